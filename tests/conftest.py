@@ -7,15 +7,19 @@ event loop.
 
 import asyncio
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 import structlog
 
+from nodeagent.core.children.worker_thread import WorkerThread
 from tests.support.guards.blocking import forbid_blocking
 from tests.support.guards.leaks import Leaks, forbid_leaked_tasks
 from tests.support.virtual_time import FakeClock, VirtualTimeLoop
@@ -67,6 +71,21 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[]
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
     return {"real": asyncio.SelectorEventLoop}
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A directory with a short name: a unix socket's path has room for 107 bytes, and pytest's own names are long."""
+    directory = Path(tempfile.mkdtemp(prefix="na-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerThread]:
+    worker = WorkerThread("test")
+    yield worker
+    worker.close()
 
 
 @pytest.fixture

@@ -88,7 +88,6 @@ def find_stale(root: Path = ROOT) -> list[str]:
 
 
 def write_stale(names: Iterable[str], root: Path = ROOT) -> None:
-    """Write those files anew."""
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(GENERATED[name](), encoding="utf-8")

@@ -87,7 +87,6 @@ class Recipe(Struct, frozen=True):
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """The edits alone."""
         return tuple(step for step in self.steps if isinstance(step, Edit))
 
 

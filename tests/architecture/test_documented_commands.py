@@ -33,7 +33,6 @@ def list_block_calls(text: str) -> Iterator[list[str]]:
 
 
 def list_span_calls(text: str) -> Iterator[list[str]]:
-    """Those in running text."""
     for span in _SPAN.findall(text):
         yield from _find_calls(span)
 

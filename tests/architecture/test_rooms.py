@@ -23,7 +23,6 @@ def list_rooms(page: str) -> set[str]:
 
 
 def list_test_folders(page: str) -> set[str]:
-    """The folders in the tree of the tests."""
     _, _, after = page.partition("```\ntests/\n")
     return set(re.findall(r"^  (\w+)/", after.partition("```")[0], re.MULTILINE))
 

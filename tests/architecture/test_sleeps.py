@@ -91,7 +91,6 @@ def _is_sleep(call: ast.Call) -> bool:
 
 
 def list_files() -> Iterator[tuple[str, str]]:
-    """Every file that may have a sleep in it."""
     for path in sorted((ROOT / "tests").rglob("*.py")):
         name = str(path.relative_to(ROOT))
         if not name.startswith(OUTSIDE) and ".sleep(" in (text := path.read_text(encoding="utf-8")):
@@ -135,5 +134,4 @@ def test_every_reason_is_still_needed() -> None:
     ],
 )
 def test_sleeps_are_told_from_pauses(text: str, lines: list[int]) -> None:
-    """By where they stand."""
     assert [line for _, line in find_sleeps(text)] == lines

@@ -68,7 +68,6 @@ def test_a_wait_for_what_is_said_is_not_found() -> None:
 
 
 def test_nobody_waits_for_another_one() -> None:
-    """In no part of the agent."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for folder in ("components", "app")

@@ -38,7 +38,6 @@ Measure = Callable[[], list[Row]]
 
 
 def main() -> int:
-    """Measure everything, or what was asked for."""
     options = _parse()
     if options.keep_chaos or options.keep_soak:
         return _keep_long_runs(options)

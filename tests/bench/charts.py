@@ -30,7 +30,6 @@ text { fill: #ccc } .paper { fill: #0d1117 } .grid { stroke: #30363d } .guide { 
 
 
 def render_chart(axis: str, curves: Sequence[Curve]) -> str:
-    """One picture of all curves over one axis."""
     plane = _Plane(curves)
     body = [*_draw_grid(plane, axis), _draw_guide(plane), *_draw_curves(plane, curves)]
     title = f"What grows with the number of {axis}"

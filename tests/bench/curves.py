@@ -46,7 +46,6 @@ AXES: Mapping[str, Sequence[int]] = {
 
 
 def measure(operation: Operation, sizes: Sequence[int] | None = None, turns: int = TURNS) -> Curve:
-    """The curve of one operation."""
     sizes = AXES[operation.axis] if sizes is None else sizes
     works = {size: operation.make(size) for size in sizes}
     with _undisturbed():

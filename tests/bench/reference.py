@@ -22,8 +22,6 @@ PATH = Path(__file__).parents[2] / "docs" / "bench" / "reference.json"
 
 
 class KeptRow(msgspec.Struct, frozen=True):
-    """A row as it is kept."""
-
     name: str
     unit: str
     runs: int
@@ -52,8 +50,6 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """All curves."""
-
     taken: Taken
     curves: tuple[Curve, ...]
 
@@ -106,8 +102,6 @@ class Soaks(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """All of it."""
-
     groups: dict[str, Group] = {}
     curves: Curves | None = None
     chaos: Stories | None = None
@@ -128,14 +122,12 @@ def write(reference: Reference, path: Path = PATH) -> None:
 
 
 def keep_rows(group: str, rows: Sequence[Row]) -> None:
-    """Take the place of what was kept of this group."""
     kept = Group(taken=describe(), rows=msgspec.convert(to_json(rows), tuple[KeptRow, ...]))
     reference = read()
     write(msgspec.structs.replace(reference, groups={**reference.groups, group: kept}))
 
 
 def keep_curves(curves: Sequence[Curve]) -> None:
-    """Take the place of those before."""
     write(msgspec.structs.replace(read(), curves=Curves(taken=describe(), curves=tuple(curves))))
 
 
@@ -175,7 +167,6 @@ def describe() -> Taken:
 
 
 def find_commit() -> str:
-    """What this tree is."""
     done = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table."""
-
     name: str
     unit: str
     samples: Sequence[float]
@@ -41,7 +39,6 @@ def _render_row(row: Row) -> str:
 
 
 def to_json(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """The same for machines; what is kept and compared."""
     return [
         {
             "name": row.name,

@@ -9,6 +9,5 @@ from tests.support.programs.browser import Browser, running_browser
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for all tests of a file."""
     with running_browser() as one:
         yield one

@@ -38,7 +38,7 @@ def axe() -> str:
 def node() -> Iterator[AgentProcess]:
     """A node with MIG off, pods, and one GPU lost: every kind of part is on its page."""
     with running_busy_node("--pods", "3") as agent:
-        assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+        agent.inject("xid", "79", "3")
         agent.wait_for("/api/v1/conditions", "gpu-lost")
         yield agent
 

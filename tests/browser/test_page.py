@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[AgentProcess]:
-    """One simulated node for all tests here."""
     with running_busy_node("--pods", "3") as agent:
         yield agent
 
@@ -49,13 +48,13 @@ def test_the_page_tells_of_a_fault_by_itself(node: AgentProcess, browser: Browse
     browser.open(node.url)
     browser.wait_for("document.getElementById('live').className === 'on'")
     browser.ask("document.getElementById('matrix').open = true; document.querySelector('.tile a').focus()")
-    assert node.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+    node.inject("xid", "79", "3")
     browser.wait_for("document.getElementById('gpus').textContent.includes('lost')")
     browser.wait_for("document.getElementById('verdict').className === 'verdict bad'")
     browser.wait_for("document.title.startsWith('✗')")
     assert browser.ask("document.getElementById('matrix').open")
     assert browser.ask("document.activeElement.textContent") == "GPU 0"
-    assert node.post("/api/v1/faults", {"fault": "clear", "arguments": []})[0] == 200
+    node.inject("clear")
     browser.wait_for("!document.getElementById('gpus').textContent.includes('lost')")
 
 
@@ -97,7 +96,7 @@ def test_a_phone_shows_the_parts_of_a_cut_gpu(browser: Browser) -> None:
         browser.open(cut.url)
         assert browser.ask("document.querySelectorAll('.mig li').length") > 7
         assert browser.ask(OVERFULL) == []
-        assert cut.post("/api/v1/faults", {"fault": "hang", "arguments": ["sample", "forever"]})[0] == 200
+        cut.inject("hang", "sample", "forever")
         browser.wait_for("document.querySelector('.meters ~ p .tag')?.textContent.includes('old')")
         browser.open(cut.url)
         assert browser.ask("document.documentElement.scrollWidth") <= 400

@@ -24,7 +24,6 @@ from tests.fakes.nvml.control import FakeNvml
 
 
 def main() -> int:
-    """Tell the story of one seed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=200)

@@ -60,19 +60,16 @@ class Agent:
 
     @property
     def pid(self) -> int:
-        """Of this life."""
         return self._process.pid
 
     def send(self, sent: signal.Signals) -> None:
         self._process.send_signal(sent)
 
     async def end(self, sent: signal.Signals) -> int:
-        """Have it end, and wait for that."""
         self._process.send_signal(sent)
         return await run_sync(self._process.wait, END_SECONDS)
 
     def close(self) -> None:
-        """End it, whatever state it is in."""
         self._process.kill()
         self._process.wait()
         self._log.close()

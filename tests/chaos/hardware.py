@@ -62,7 +62,6 @@ class Gpus:
         self._hung.add(gpu)
 
     def unhang(self) -> None:
-        """All calls answer again."""
         self.fake.clear()
         self._hung.clear()
 

@@ -26,15 +26,12 @@ class Holding(NamedTuple):
 
 
 class Holdings:
-    """By holder."""
-
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         """Of each GPU."""
         self._held: dict[str, Holding] = {}
 
     def all(self) -> Mapping[str, Holding]:
-        """Everybody."""
         return self._held
 
     def take(self, who: str, what: Holding) -> None:
@@ -58,11 +55,9 @@ class Holdings:
             raise Violated(f"with {who} {told} are given, and there are {ALL_CORES} and {self._memory_bytes}")
 
     def give_back(self, who: str) -> None:
-        """They have it no longer."""
         self._held.pop(who, None)
 
     def list_of(self, gpu: int) -> tuple[str, ...]:
-        """Who has some of this GPU."""
         return tuple(who for who, what in self._held.items() if what.gpu == gpu)
 
 

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -20,6 +19,7 @@ from anyio.to_thread import run_sync
 
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
+from tests.bench.around.node import find_free_port
 from tests.chaos.agent import Agent, measure_stall
 from tests.chaos.hardware import GPUS, WHOLE, Gpus
 from tests.chaos.pace import ALWAYS, HASTE
@@ -53,8 +53,6 @@ PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations"
 
 
 class Machine:
-    """One node."""
-
     def __init__(
         self,
         directory: Path,
@@ -106,7 +104,6 @@ class Machine:
         self._agent.begin()
 
     async def stop(self) -> None:
-        """Everything ends, whatever state it is in."""
         if self._agent is not None:
             self._agent.close()
         if self.rooms is not None:
@@ -130,7 +127,7 @@ class Machine:
             "driver.validation_dir": self._directory / "validations",
             "driver.nvml_library": fake.library_path,
             "driver.worker_environment": json.dumps({**fake.environment, **self.clock.environment}),
-            "http.listen": f"127.0.0.1:{_find_free_port()}",
+            "http.listen": f"127.0.0.1:{find_free_port()}",
             **dict(setting.split("=", maxsplit=1) for setting in self._pace),
             **(self.rooms.plan_settings() if self.rooms is not None else {}),
         }
@@ -366,7 +363,6 @@ class Machine:
     async def _wait(
         self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float, patience: float = 0.0
     ) -> float:
-        """Seconds until it is so, less what the machine kept us waiting."""
         patience = patience or (self._patience if self.tenants is None else max(self._patience, ROOMS_PATIENCE))
         before, began = self.agent.read_waits(), time.monotonic()
         with anyio.move_on_after(LOSE_PATIENCE_SECONDS):
@@ -386,9 +382,3 @@ class Machine:
             f" offered {dict(self.kubelet.offers())}, there is {self.count_devices()},"
             f" node {self.surroundings.api.labels()}, pods {dict(self.truth.held())}"
         )
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -38,7 +38,6 @@ async def add_part(machine: Machine, random: Random) -> str:
 
 
 async def delete_part(machine: Machine, random: Random) -> str:
-    """One of them goes."""
     tenants, rank = find_tenants(machine), random.random()
     if not tenants.pods:
         return "no pod with a part"
@@ -131,13 +130,11 @@ async def kill_in_layout(machine: Machine, random: Random) -> str:
 
 
 async def switch_door(machine: Machine, random: Random) -> str:
-    """A person gives a GPU another door."""
     gpu, door = random.choice(SWITCHED), random.choice(DOORS)
     return f"door {door} for GPU {gpu}: {await find_tenants(machine).set_allocation_mode(gpu, door)}"
 
 
 async def kill_daemon(machine: Machine, _random: Random) -> str:
-    """A daemon of MPS dies."""
     assert machine.rooms is not None
     if not machine.rooms.kill_daemon():
         return "no MPS daemon"

@@ -81,7 +81,6 @@ class Rooms:
             (self.programs / name).chmod(0o755)
 
     def plan_settings(self) -> Mapping[str, object]:
-        """All of it on."""
         layouts = [{"name": name, **part} for name, parts in LAYOUTS.items() for part in parts]
         return {
             "doors.rules": json.dumps(RULES),
@@ -145,12 +144,10 @@ class Rooms:
         program.write_bytes(program.read_bytes()[:1])
 
     def list_daemons(self) -> list[int]:
-        """The daemons of MPS that live."""
         places = self.mps_root.glob("**/nvidia-cuda-mps-control.pid")
         return [pid for place in places if (pid := find_daemon(place.parent)) is not None]
 
     def kill_daemon(self) -> bool:
-        """One of them, if there is one."""
         for pid in self.list_daemons()[:1]:
             os.kill(pid, signal.SIGKILL)
             return True

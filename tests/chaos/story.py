@@ -41,7 +41,6 @@ async def add_pod(machine: Machine, random: Random) -> str:
 
 
 async def delete_pod(machine: Machine, random: Random) -> str:
-    """A pod goes."""
     rank, pods = random.random(), machine.truth.pods
     if not pods:
         return "no pod to delete"
@@ -61,7 +60,6 @@ async def kill_agent(machine: Machine, random: Random) -> str:
 
 
 async def restart_agent(machine: Machine, _random: Random) -> str:
-    """In order."""
     await machine.end_agent(signal.SIGTERM)
     return "restarted"
 
@@ -126,19 +124,16 @@ async def forget_kubelet(machine: Machine, _random: Random) -> str:
 
 
 async def drop_plugin(machine: Machine, _random: Random) -> str:
-    """The kubelet hangs up and does not say why."""
     machine.kubelet.drop_plugin(WHOLE)
     return "kubelet hung up"
 
 
 async def lose_api(machine: Machine, _random: Random) -> str:
-    """The API server is away."""
     await machine.surroundings.stop_api()
     return "API server away"
 
 
 async def find_api(machine: Machine, _random: Random) -> str:
-    """It is back."""
     await machine.surroundings.start_api()
     return "API server there"
 
@@ -154,33 +149,28 @@ async def confuse_api(machine: Machine, random: Random) -> str:
 
 
 async def lose_runtime(machine: Machine, _random: Random) -> str:
-    """The container runtime is away."""
     await machine.surroundings.stop_runtime()
     return "container runtime away"
 
 
 async def find_runtime(machine: Machine, _random: Random) -> str:
-    """It is back."""
     await machine.surroundings.start_runtime()
     return "container runtime there"
 
 
 async def restart_runtime(machine: Machine, _random: Random) -> str:
-    """Away and back."""
     await machine.surroundings.stop_runtime()
     await machine.surroundings.start_runtime()
     return "container runtime restarted"
 
 
 async def lose_gpu(machine: Machine, random: Random) -> str:
-    """Off the bus."""
     gpu = random.randrange(GPUS)
     machine.gpus.lose(gpu)
     return f"GPU {gpu} lost"
 
 
 async def restore_gpu(machine: Machine, random: Random) -> str:
-    """Back again, if it was away."""
     gpu = random.randrange(GPUS)
     machine.gpus.restore(gpu)
     return f"GPU {gpu} there"
@@ -194,7 +184,6 @@ async def hang_gpu(machine: Machine, random: Random) -> str:
 
 
 async def unhang(machine: Machine, _random: Random) -> str:
-    """All calls answer again."""
     machine.gpus.unhang()
     return "no call hangs"
 
@@ -222,13 +211,11 @@ async def cut_gpu(machine: Machine, random: Random) -> str:
 
 
 async def fill_disk(machine: Machine, _random: Random) -> str:
-    """Nothing can be written."""
     machine.fill_disk()
     return "disk full"
 
 
 async def empty_disk(machine: Machine, _random: Random) -> str:
-    """There is room again."""
     machine.empty_disk()
     return "disk has room"
 
@@ -241,7 +228,6 @@ async def wait(_machine: Machine, random: Random) -> str:
 
 
 def list_steps(freeze_seconds: float) -> dict[Step, int]:
-    """Each with its weight."""
     return {
         add_pod: 30,
         delete_pod: 20,

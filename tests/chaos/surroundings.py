@@ -28,7 +28,6 @@ class Surroundings:
         await self.start_runtime()
 
     async def stop(self) -> None:
-        """Both go away."""
         await self.stop_api()
         await self.stop_runtime()
 

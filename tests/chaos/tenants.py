@@ -44,8 +44,6 @@ SCHEDULER_SECONDS, AGAIN_SECONDS = 2.0, 0.1
 
 
 class Tenants:
-    """On one node."""
-
     def __init__(self, rooms: Rooms, gpus: Gpus, kubelet: StandInKubelet, surroundings: Surroundings) -> None:
         self._rooms, self._gpus, self._kubelet, self._around = rooms, gpus, kubelet, surroundings
         self.memory_bytes = gpus.fake.profile.seats[0].model.total_bytes
@@ -111,7 +109,6 @@ class Tenants:
         return f"of GPU {had}"
 
     def holdings_of_claims(self) -> tuple[str, ...]:
-        """The claims that are ready."""
         return tuple(name for name, what in self.holdings.all().items() if what.door == "claims")
 
     def ended_claims(self) -> tuple[str, ...]:
@@ -119,7 +116,6 @@ class Tenants:
         return tuple(name for name in self.ended if name in self._were_ready) or tuple(self.ended)
 
     def delete_part(self, name: str) -> None:
-        """The pod is gone, and its container."""
         self._around.hide_container(self._uids.pop(name))
         self.holdings.give_back(name)
         self._kubelet.delete_pod(NAMESPACE, name)
@@ -149,7 +145,6 @@ class Tenants:
                 self.holdings.take(f"{name} {device}", Holding("whole", gpu, device=device))
 
     def forget_whole(self, name: str) -> None:
-        """That pod is gone."""
         for who in [who for who in self.holdings.all() if who.startswith(f"{name} ")]:
             self.holdings.give_back(who)
 
@@ -218,7 +213,6 @@ class Tenants:
             raise Violated(f"{who} was given GPU {gpu} by {door}, and its door was set to {self.doors[gpu]}")
 
     async def set_allocation_mode(self, gpu: int, door: str) -> str:
-        """A person chooses."""
         self.doors[gpu] = door
         self._untold.add(gpu)
         status, said = await self._rooms.order("/api/v1/door", {"gpu": str(gpu), "door": door})
@@ -326,7 +320,6 @@ class Tenants:
         return sorted((bound - set(self._uids.values())) | (told - set(self.claims)))
 
     def count_daemons(self) -> tuple[int, int]:
-        """The daemons of MPS that there are to be, and that there are."""
         wanted = sum(what.is_mps for what in self.holdings.all().values())
         return wanted, len(self._rooms.list_daemons())
 

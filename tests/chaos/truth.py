@@ -23,7 +23,6 @@ class Truth:
         return tuple(self._held)
 
     def held(self) -> Mapping[str, frozenset[str]]:
-        """Devices by pod."""
         return self._held
 
     def admit(self, pod: str, devices: Collection[str], size: int) -> None:
@@ -41,7 +40,6 @@ class Truth:
         self._held[pod] = taken
 
     def delete(self, pod: str) -> None:
-        """Its devices are free."""
         del self._held[pod]
 
 

@@ -22,10 +22,7 @@ from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.runtime import FileChange
 from nodeagent.rules.cdi_names import FRACTION_KIND, name_claim_file, name_fraction_file, qualify
 from tests.fakes.apiserver import NODE
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.command_line import run_here
-
-__all__ = ["short_dir"]
 
 
 class UsedNode:
@@ -154,7 +151,6 @@ def test_a_second_uninstall_has_nothing_to_do(used: UsedNode) -> None:
 
 
 def test_a_rehearsal_names_everything_and_changes_nothing(used: UsedNode) -> None:
-    """What it says is what the real one does."""
     used.change_runtime()
     before = used.list_files()
     code, out, _ = used.uninstall("--dry-run", "--json")

@@ -18,9 +18,9 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from nodeagent.rules.cdi_names import name_claim_file
-from tests.component.test_uninstall import UsedNode, short_dir, used
+from tests.component.test_uninstall import UsedNode, used
 
-__all__ = ["short_dir", "used"]
+__all__ = ["used"]
 
 POD_UID = "8d0c4b54-9d0e-4d9e-9b0f-4f1f5a1f0c11"
 

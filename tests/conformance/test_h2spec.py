@@ -22,10 +22,7 @@ from nodeagent.edge.kubelet.proto.device_plugin_grpc import RegistrationBase
 from tests.conformance.__main__ import MODULE
 from tests.fakes.device_plugin import FakeDevicePlugin
 from tests.integration.cluster.making.build import find_binaries, read_plan
-from tests.support.files.short_directory import short_dir
 from tests.support.wire.kubelets import no_crash
-
-__all__ = ["short_dir"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

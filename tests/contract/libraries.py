@@ -44,7 +44,6 @@ class Library:
         return json.loads(done.stdout)
 
     def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Any program, where it can do no harm."""
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith(("FAKE_", "NODEAGENT_FAKE"))
         }

@@ -57,7 +57,6 @@ def test_gpus_can_be_cut_only_where_the_configuration_asks_for_it() -> None:
 @needs_helm
 @pytest.mark.parametrize("setting", ["hooks=ldcache", "hook_dir=/opt/hook,config.cdi.hooks=none"])
 def test_the_hook_in_the_state_directory_needs_nothing_more(setting: str) -> None:
-    """Nor does one that is not wanted."""
     (container,) = pod_of(render_objects("--set", f"gpuAccess=runtimeClass,config.cdi.{setting}"))["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert host_mount_of(container)["readOnly"]

@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import command_environment
-
-__all__ = ["short_dir"]
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "systemd/nodeagent.service"

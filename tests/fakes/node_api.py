@@ -33,7 +33,6 @@ class FakeNodeApi(KubeNode):
 
     @node.setter
     def node(self, node: ClusterNode) -> None:
-        """Somebody makes it another one."""
         self._tell(node)
 
     def become(self, **changes: object) -> None:

@@ -74,13 +74,11 @@ class FakeSliceApi(KubeSlices):
         self._wake()
 
     def spoil(self, name: str, content: SliceContent | None = None) -> None:
-        """Somebody else writes one."""
         self.version += 1
         self.stored[name] = replace(self.stored[name], content=content, version=str(self.version))
         self._wake()
 
     def fail(self, trouble: NodeagentError | None) -> None:
-        """Refuse everything from now on, or nothing."""
         self.trouble = trouble
         self._wake()
 

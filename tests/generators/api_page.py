@@ -60,7 +60,6 @@ curl -sN 'localhost:9400/api/v1/events?types=XidReported,DevicesAdvertised'
 
 
 def render_api_page() -> str:
-    """The page."""
     return HEAD.format(promise=INDEX.promise) + "\n".join(_render_calls()) + "\n"
 
 

@@ -29,7 +29,6 @@ SECONDS_A_DAY = 86400
 
 
 def render_page(name: str) -> str:
-    """The page with everything in it that is made, made anew."""
     known = reference.read()
 
     def make(found: re.Match[str]) -> str:
@@ -40,7 +39,6 @@ def render_page(name: str) -> str:
 
 
 def render_picture(axis: str) -> str:
-    """All curves over one axis."""
     curves = _list_curves(reference.read(), axis)
     return render_chart(axis, curves) if curves else "<svg xmlns='http://www.w3.org/2000/svg'/>\n"
 
@@ -75,7 +73,6 @@ def _show(value: float, unit: str = "") -> str:
 
 
 def make_taken(known: Reference, groups: Sequence[str]) -> str:
-    """Of what and on what these groups were taken; each line says it once."""
     lines: dict[str, list[str]] = {}
     for group in groups:
         if group in known.groups:

@@ -52,7 +52,6 @@ class Card(NamedTuple):
 
 
 def cut(*shares: tuple[str, float]) -> tuple[Part, ...]:
-    """Beside one another."""
     parts: list[Part] = []
     for owner, share in shares:
         parts.append(Part(owner, parts[-1].left + parts[-1].width if parts else 0, 0, share, 1))
@@ -60,7 +59,6 @@ def cut(*shares: tuple[str, float]) -> tuple[Part, ...]:
 
 
 def stack(*shares: tuple[str, float]) -> tuple[Part, ...]:
-    """Under one another."""
     return tuple(Part(part.owner, 0, part.left, 1, part.width) for part in cut(*shares))
 
 
@@ -134,7 +132,6 @@ CARDS: Final = (
 
 
 def render_concepts() -> str:
-    """The whole picture."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
         "<title>The ways in which a GPU is given out: whole, by turns, by MPS, by MIG, in parts, by claims</title>",

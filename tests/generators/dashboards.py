@@ -29,8 +29,6 @@ class Variable:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """One page."""
-
     uid: str
     title: str
     variables: tuple[Variable, ...]

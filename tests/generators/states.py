@@ -67,7 +67,6 @@ _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 
 
 def fill_states(page: str) -> str:
-    """The page with its table of states made anew."""
     looks = {folder.name: list_looked_at(folder) for folder in sorted(COMPONENTS.iterdir()) if is_component(folder)}
     rows = ["| State | said by | looked at by |", "| --- | --- | --- |"]
     for state in STATES:

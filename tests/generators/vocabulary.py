@@ -30,7 +30,6 @@ A condition is hidden while one that it depends on is true.
 
 
 def render_events() -> str:
-    """`docs/events.md`."""
     parts = [EVENTS_HEAD, "## States\n", *map(_render_event, STATES), "## Facts\n", *map(_render_event, FACTS)]
     return "\n".join(parts)
 
@@ -41,7 +40,6 @@ def _render_event(event: type[Value]) -> str:
 
 
 def render_conditions() -> str:
-    """`docs/conditions.md`."""
     return "\n".join([CONDITIONS_HEAD, *map(_render_condition, CATALOGUE)])
 
 

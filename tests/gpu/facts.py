@@ -21,7 +21,6 @@ def find_spare(one: Caller) -> int:
 
 
 def measure_taken(one: Caller, symbol: str, *arguments: int | str) -> int:
-    """What the device has less after this call."""
     before = find_spare(one)
     assert one.call(symbol, *arguments)[0] == 0
     return before - find_spare(one)

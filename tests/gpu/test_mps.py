@@ -20,9 +20,6 @@ from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.mps import MpsLimits, MpsPlace
 from nodeagent.rules.mps.talk import LOOK, find_refusal, read_pids, render_defaults, render_quit
 from tests.component.edge_nvml.harness import PATIENT
-from tests.support.files.short_directory import short_dir
-
-__all__ = ["short_dir"]
 
 pytestmark = pytest.mark.gpu
 
@@ -45,7 +42,6 @@ sys.stdin.read()
 
 @asynccontextmanager
 async def first_gpu() -> AsyncIterator[tuple[NvmlGpus, NvmlPartitioning, Gpu]]:
-    """The first GPU, and the worker that writes."""
     gpus = NvmlGpus(replace(PATIENT, call_timeout_seconds=60.0, open_timeout_seconds=60.0), SystemClock())
     partitioning = NvmlPartitioning(PartitioningSettings(), gpus.set_aside)
     async with anyio.create_task_group() as tasks:

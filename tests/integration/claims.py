@@ -22,7 +22,6 @@ VERSION = "resource.nvidia.com/v1beta1"
 
 
 def settings(layout: Layout, **claims: Any) -> dict[str, dict[str, Any]]:
-    """All GPUs by claims."""
     places = {"plugins_dir": str(layout.kubelet / "plugins"), "registry_dir": str(layout.kubelet / "plugins_registry")}
     return {
         "claims": {"enabled": True, **places, **claims},
@@ -43,7 +42,10 @@ def ask(*requests: str, parameters: Json | None = None) -> Json:
 
 def make_claim(node: Cluster, name: str, *requests: str, parameters: Json | None = None) -> str:
     """A claim that lives until it is deleted."""
-    spec = ask(*requests, parameters=parameters)
+    return post_claim(node, name, ask(*requests, parameters=parameters))
+
+
+def post_claim(node: Cluster, name: str, spec: Json) -> str:
     document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
     return str(node.api.post(CLAIMS, document)["metadata"]["name"])
 
@@ -78,7 +80,6 @@ def render(
 
 
 def told(node: Cluster, pod: str, container: str = "main") -> set[str]:
-    """The GPUs that a container was given."""
     lines = node.run("kubectl", "logs", pod, "-c", container).splitlines()
     return {line.partition("=")[2] for line in lines if line.startswith("NODEAGENT_SIMULATED_")}
 

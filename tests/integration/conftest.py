@@ -21,6 +21,9 @@ from tests.integration.cluster.making.requirements import require_cluster_machin
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
 from tests.integration.unsteady import has_failures
+from tests.support.programs.fake_nvml import fake
+
+__all__ = ["fake"]
 
 SCENARIO_SECONDS = 180  # a real kubelet takes seconds for what a fake does at once
 KEPT_LOGS = CHECKOUT / "results" / "e2e"
@@ -130,7 +133,6 @@ def api_server() -> Iterator[Cluster]:
 
 @pytest.fixture
 def node(cluster: Cluster) -> Cluster:
-    """The cluster with its node as new, whatever the scenario before did to it."""
     reset_node(cluster)
     return cluster
 

@@ -37,11 +37,9 @@ class Deployment:
 
     @property
     def chart(self) -> Path:
-        """Where the chart is."""
         return CHART
 
     def helm(self, *words: str) -> str:
-        """One call of Helm, which must succeed."""
         return self.cluster.run(str(helm_path()), *words, "--namespace", NAMESPACE)
 
     def kubectl(self, *words: str) -> str:
@@ -106,11 +104,10 @@ def import_image(cluster: Cluster, directory: Path) -> str:
     build_distribution(wheel, EPOCH)
     image = make_image(wheel)
     reference = f"{REPOSITORY}:{image.key}"
-    containerd = ("ctr", "-a", str(cluster.layout.containerd_socket), "-n", "k8s.io", "images")
-    if not cluster.run(*containerd, "list", "--quiet", f"name=={reference}").strip():
+    if not cluster.images("list", "--quiet", f"name=={reference}").strip():
         archive = directory / "image.tar"
         write_archive(image, reference, archive)
-        cluster.run(*containerd, "import", "--local", str(archive))
+        cluster.images("import", "--local", str(archive))
         archive.unlink()
     return image.key
 

@@ -115,7 +115,6 @@ def list_commands() -> list[tuple[Block, str]]:
 
 
 def find_place(command: str) -> Where | None:
-    """Where a command is tried; nothing when nobody knows."""
     word = command.split(maxsplit=1)[0]
     if command in NOT_RUN:
         return Where.NOWHERE

@@ -43,13 +43,21 @@ class Node:
         self.program = program
 
     def settings(self, replicas: int = 2) -> dict[str, dict[str, Any]]:
-        """Of the agent."""
         return {
             "device_plugin": {"device_list_strategy": ["envvar"], "mps_root": str(self.root)},
             "kubelet": {"pod_resources_poll_seconds": 0.5},
             "journal": {"free_after_seconds": 2},
             "mps": {"program": str(self.program), "look_seconds": 1},
             "sharing": {"mps": {"resources": [{"name": GPU, "replicas": replicas}]}},
+        }
+
+    def settings_of_fractions(self) -> dict[str, dict[str, Any]]:
+        """Those of a node that gives its GPUs in parts, held by MPS."""
+        return {
+            **self.settings(),
+            "sharing": {},
+            "fractions": {"enabled": True, "enforcement": "mps"},
+            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
         }
 
     def render(self, name: str) -> dict[str, Any]:
@@ -93,8 +101,6 @@ def list_daemons(agent: AgentUnderTest) -> list[dict[str, Any]]:
 def wait_daemons(
     agent: AgentUnderTest, what: str, holds: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
-    """The daemons once it is so."""
-
     def probe() -> str | None:
         found = list_daemons(agent)
         return None if holds(found) else str(found)
@@ -113,14 +119,6 @@ def wait_ready(agent: AgentUnderTest, count: int = 1) -> list[dict[str, Any]]:
 
 def list_clients(daemon: dict[str, Any]) -> set[str]:
     return {client["pod"] for server in daemon.get("servers", []) for client in server.get("clients", [])}
-
-
-def wait_shares(node: Cluster, count: int) -> None:
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get(GPU)
-        return None if found == str(count) else f"{found}"
-
-    node.wait(f"{count} shares", "kubelet", probe)
 
 
 @pytest.fixture

@@ -70,7 +70,6 @@ def _read_charged(folder: Path) -> int:
 
 
 def report(cluster: Cluster, seconds: list[float], figures: Figures, request: str) -> None:
-    """Say the figures, and keep them."""
     document = {
         "container_start_to_devices_seconds": {
             "p50": round(statistics.median(seconds), 2),

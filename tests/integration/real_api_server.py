@@ -59,7 +59,6 @@ async def write_budget(server: ApiServerUnderTest, application: str) -> None:
 
 
 async def compact(etcd_url: str, version: str) -> None:
-    """Have etcd forget what was before a version."""
     async with aiohttp.ClientSession() as http:
         body = {"revision": version, "physical": True}
         async with http.post(f"{etcd_url}/v3/kv/compaction", json=body) as response:

@@ -1,6 +1,5 @@
 """A GPU taken out of service and given back, on a real kubelet: nobody loses one, and nobody new gets it."""
 
-import signal
 import subprocess
 import time
 from typing import Any
@@ -29,9 +28,7 @@ def test_a_gpu_is_drained_while_its_pod_runs_and_given_back(node: Cluster, pods:
     assert f"GPU {index}: door whole until default/{name} (main) is gone, then none" in said
     # The kubelet still counts what a pod has, and gives it to nobody else.
     _wait_counts(node, 8, 7)
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     assert f"default/{name} (main)" in agent.run("gpu", "doors")
     waiting = subprocess.Popen(
         [COMMAND[0], "gpu", "set-door", "--config", str(agent.config_file), str(index), "none", "--wait"],
@@ -70,11 +67,8 @@ def _find_index(agent: AgentUnderTest, pod: str) -> int:
 
 
 def _wait_counts(node: Cluster, capacity: int, allocatable: int) -> None:
-    """What the node has, and what of it pods can be given."""
-
     def probe() -> str | None:
-        status = node.api.read_node()["status"]
-        found = tuple(int(status.get(key, {}).get(GPU, "0")) for key in ("capacity", "allocatable"))
+        found = node.count(GPU, "capacity"), node.count(GPU)
         return None if found == (capacity, allocatable) else f"{found}"
 
     node.wait(f"{capacity} GPUs, {allocatable} to give", "kubelet", probe)

@@ -104,13 +104,8 @@ def _copy(path: Path, root: Path) -> None:
 
 @pytest.fixture
 def gpu_node(node: Cluster, image: bytes, tmp_path: Path) -> Iterator[Cluster]:
-    """The node, with the image of this module in its containerd."""
-    archive = tmp_path / "image.tar"
-    archive.write_bytes(image)
-    ctr = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")
-    node.run(*ctr, "import", "--local", str(archive))
-    yield node
-    node.run(*ctr, "remove", "--sync", IMAGE)
+    with node.imported(image, IMAGE, tmp_path):
+        yield node
 
 
 def _settings(driver: Path, strategies: Sequence[str], **cdi: str) -> dict[str, dict[str, Any]]:
@@ -126,14 +121,6 @@ def _run_pod(pods: Pods, name: str, count: int) -> str:
     pod = render_pod(name, ("/bin/sh", "-c", WAIT), limits={"nvidia.com/gpu": count})
     pod["spec"]["containers"][0]["image"] = IMAGE
     return pods.run(pod)
-
-
-def _wait_gpus(node: Cluster, count: int) -> None:
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get("nvidia.com/gpu", "0")
-        return None if found == str(count) else f"{found} GPUs"
-
-    node.wait(f"{count} GPUs", "kubelet", probe)
 
 
 def _minors(agent: AgentUnderTest, pod: str) -> set[int]:
@@ -175,7 +162,7 @@ def test_a_pod_by_cdi_names_has_its_gpus_and_a_driver_that_loads(
 ) -> None:
     """With cdi-cri and no hook: two GPUs of eight, each library found by the linker of glibc and of musl."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=_settings(driver, ["cdi-cri"], hooks="none"))
-    _wait_gpus(gpu_node, 8)
+    gpu_node.wait_count("nvidia.com/gpu", 8)
     name = _run_pod(pods, "by-name", 2)
     _check_devices(agent, pods, name, 2)
     check_probe(pods, name, "probe")
@@ -195,7 +182,7 @@ def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
     """With cdi-annotations and the hook: one GPU, and a linker cache that lists each library of the driver."""
     settings = _settings(driver, ["cdi-annotations"], hooks="ldcache", hook_dir=str(tmp_path / "hook"))
     agent = make_agent(gpus="simulated:dgx-h100", settings=settings)
-    _wait_gpus(gpu_node, 8)
+    gpu_node.wait_count("nvidia.com/gpu", 8)
     name = _run_pod(pods, "by-annotation", 1)
     _check_devices(agent, pods, name, 1)
     check_probe(pods, name, "probe")
@@ -208,7 +195,7 @@ def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
 def test_two_pods_share_no_device_node(gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path) -> None:
     """What one pod has the other has not, with both ways of telling at once, as an upgrade of a cluster has them."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=_settings(driver, ["cdi-cri", "cdi-annotations"]))
-    _wait_gpus(gpu_node, 8)
+    gpu_node.wait_count("nvidia.com/gpu", 8)
     first, second = _run_pod(pods, "first", 3), _run_pod(pods, "second", 5)
     assert len(_minors(agent, first) | _minors(agent, second)) == 8
     assert list_nodes(pods, first) & list_nodes(pods, second) == CONTROL

@@ -56,16 +56,6 @@ def extender(node: Cluster) -> Iterator[ExtenderUnderTest]:
         made.close()
 
 
-def wait_offered(node: Cluster, cores: int) -> None:
-    """Return when the kubelet counts so many."""
-
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get(CORE, "0")
-        return None if int(found) == cores else f"{found}"
-
-    node.wait(f"{cores} of {CORE}", "kubelet", probe)
-
-
 def read_bound(agent: AgentUnderTest) -> dict[str, list[tuple[int, int]]]:
     """By pod the index and the cores of each part; a pod whose name was not told yet is not among them."""
     indexes = {one["gpu"]["uuid"]: one["gpu"]["index"] for one in agent.get_json("/api/v1/gpus")["gpus"]}
@@ -84,7 +74,7 @@ def test_a_choice_outlives_a_restart_before_the_container_starts(
 ) -> None:
     """As in an upgrade during the pull of an image: the new agent first starts a pod that it never heard of."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=make_settings("0", "1", "2", "3"))
-    wait_offered(node, 400)
+    node.wait_count(CORE, 400)
     init = render_pod("held", ("sh", "-c", HELD))["spec"]["containers"][0] | {"name": "held"}
     pod = render_pod(
         "late",
@@ -111,7 +101,7 @@ def test_a_choice_outlives_a_restart_before_the_container_starts(
 def test_the_extender_counts_what_a_person_has_set(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """Of one GPU 50 are given and set to 60: 45 more are sent nowhere, and to that GPU when it is 55 again."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=make_settings("0"))
-    wait_offered(node, 100)
+    node.wait_count(CORE, 100)
     pods.run(render_pod("first", ("sh", "-c", WAIT), limits={CORE: 50, MEMORY: 4}))
     wait_until("the binding", lambda: None if "first" in read_bound(agent) else "not named yet", timeout_seconds=60)
     agent.run("fractions", "set", "default/first", "--cores", "60")
@@ -133,7 +123,6 @@ def says_cores(node: Cluster, cores: int) -> bool:
 
 
 def refusal(pod: Json) -> str:
-    """What the scheduler says of a pod for which there is no room."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""

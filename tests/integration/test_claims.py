@@ -31,6 +31,7 @@ from tests.integration.claims import (
     check,
     make_claim,
     make_template,
+    post_claim,
     prepared,
     render,
     settings,
@@ -69,7 +70,6 @@ def profile(tmp_path: Path) -> str:
 
 @pytest.fixture
 def agent(node: Cluster, make_agent: MakeAgent, choices: dict[str, Any], profile: str) -> Iterator[AgentUnderTest]:
-    """A node of which all GPUs are given by claims."""
     node.run("kubectl", "apply", "-f", str(RIGHTS), "-f", str(CLASSES))
     made = make_agent(gpus=profile, settings=settings(node.layout, **choices))
 
@@ -237,9 +237,7 @@ def test_an_agent_that_is_killed_while_pods_come_loses_and_doubles_nothing(
     for number, name in enumerate(names):
         pods.create(render(name, template="each"))
         if number % 2:
-            agent.stop(signal.SIGKILL)
-            agent.start()
-    agent.wait_ready()
+            agent.restart()
     for name in names:
         pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)
     given = [check(node, agent, name) for name in names]
@@ -278,24 +276,14 @@ def test_a_gpu_moves_between_claims_and_the_device_plugin(node: Cluster, agent: 
     (uuid,) = check(node, agent, "one", "one")
     index = next(each["gpu"]["index"] for each in agent.get_json("/api/v1/gpus")["gpus"] if each["gpu"]["uuid"] == uuid)
     assert "until default/one" in agent.run("gpu", "set-door", str(index), "whole")
-    assert allocatable(node) == 0
+    assert node.count("nvidia.com/gpu") == 0
     pods.delete("one")
-    wait_allocatable(node, 1)
+    node.wait_count("nvidia.com/gpu", 1)
     pods.run(render_pod("whole", ("sh", "-c", TELL), limits={"nvidia.com/gpu": 1}))
     assert told(node, "whole") == {uuid}
     agent.run("gpu", "set-door", str(index), "claims")
     pods.delete("whole")
-    wait_allocatable(node, 0)
-
-
-def allocatable(node: Cluster) -> int:
-    return int(node.api.read_node()["status"].get("allocatable", {}).get("nvidia.com/gpu", "0"))
-
-
-def wait_allocatable(node: Cluster, count: int) -> None:
-    wait_until(
-        f"{count} for the device plugin", lambda: None if allocatable(node) == count else "no", timeout_seconds=60
-    )
+    node.wait_count("nvidia.com/gpu", 0)
 
 
 @pytest.mark.parametrize("choices", [{"shares": True}], ids=["shares"])
@@ -311,10 +299,7 @@ def test_three_claims_share_one_gpu_within_what_it_has(node: Cluster, agent: Age
             "capacity": {"requests": {"memory": memory, "cores": "20"}},
         }
         spec = {"devices": {"requests": [{"name": "gpu", "exactly": asked}]}}
-        node.api.post(
-            CLAIMS,
-            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec},
-        )
+        post_claim(node, name, spec)
         pods.create(render(name, claim=name, tell=tell))
     for name, gibibytes in (("a", 20), ("b", 30), ("c", 10)):
         pods.wait(name, "Running")
@@ -349,10 +334,7 @@ def test_mig_devices_are_made_for_claims_and_go_with_them(node: Cluster, agent: 
         chosen = f"{has}.parentUUID == '{uuid}' && {has}.profile == '{wanted}'"
         asked = {"deviceClassName": MIG, "selectors": [{"cel": {"expression": chosen}}]}
         spec = {"devices": {"requests": [{"name": "part", "exactly": asked}]}}
-        node.api.post(
-            CLAIMS,
-            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec},
-        )
+        post_claim(node, name, spec)
         pods.create(render(name, claim=name))
     for name in ("small", "wide"):
         pods.wait(name, "Running", timeout_seconds=SETTLE_SECONDS)

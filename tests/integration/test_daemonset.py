@@ -36,7 +36,6 @@ def tag(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def driver(node: Cluster) -> Iterator[FakeNvml]:
-    """A node with eight H100."""
     with installed_driver(node.layout) as fake:
         yield fake
 
@@ -94,7 +93,7 @@ def test_a_node_without_gpus_has_an_agent_that_waits_for_one(node: Cluster, tag:
         assert (read_conditions(node), read_node_labels(node)) == before
         assert list(find_state(node).iterdir()) == []
         with installed_driver(node.layout):
-            wait_until("eight GPUs on the node object", lambda: say_missing(node), timeout_seconds=60)
+            node.wait_count(GPU, 8)
             pods.run(render_pod("worker", limits={GPU: 1}))
             after = deployment.wait_ready()
             assert after["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -168,7 +167,7 @@ def test_a_changed_configuration_reaches_the_node(deployment: Deployment, node: 
     deployment.install({**CONFIG, "sharing": sharing})
     deployment.wait_ready(other_than=before["metadata"]["uid"])
 
-    wait_until("32 shares", lambda: say_missing(node, "32"), timeout_seconds=30)
+    node.wait_count(GPU, 32)
 
 
 def test_devices_are_offered_soon_after_the_container_starts(deployment: Deployment, node: Cluster) -> None:
@@ -212,23 +211,17 @@ def wait_successor(deployment: Deployment) -> Json:
     return pod
 
 
-def say_missing(node: Cluster, count: str = "8") -> str | None:
-    """What the node object says there is, where that is not so many GPUs; it follows the kubelet by seconds."""
-    found = node.api.read_node()["status"]["allocatable"].get(GPU)
-    return None if found == count else f"{found} of {GPU}"
-
-
 def test_a_second_agent_on_the_node_is_refused(deployment: Deployment, node: Cluster, make_agent: MakeAgent) -> None:
     """A service beside the pod does not start, says who is there, and takes no GPU from anybody."""
     deployment.install(CONFIG)
     pod = deployment.wait_ready()
-    wait_until("eight GPUs on the node object", lambda: say_missing(node), timeout_seconds=30)
+    node.wait_count(GPU, 8)
     with pytest.raises(ProcessDied, match="stop that nodeagent first"):
         make_agent(settings={"node": {"state_dir": str(find_state(node))}})
     after = deployment.wait_ready()
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert say_missing(node) is None
+    assert node.count(GPU) == 8
 
 
 @pytest.mark.parametrize("keep_state", [False, True])

@@ -70,17 +70,9 @@ def read_told(node: Cluster, pods: Pods, name: str) -> dict[str, tuple[int, int]
     return {each: tuple(int(part, 16) for part in number.split(":")) for each, number in pairs}  # type: ignore[misc]
 
 
-def wait_count(node: Cluster, resource: str, count: int) -> None:
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get(resource, "0")
-        return None if int(found) == count else f"{found}"
-
-    node.wait(f"{count} of {resource}", "kubelet", probe)
-
-
 def wait_all(node: Cluster) -> None:
     for resource, count in ((KVM, 2), (FUSE, 1), (CARD, 3)):
-        wait_count(node, resource, count)
+        node.wait_count(resource, count)
 
 
 def find_devices(agent: AgentUnderTest, resource: str) -> dict[str, Json]:
@@ -90,7 +82,6 @@ def find_devices(agent: AgentUnderTest, resource: str) -> dict[str, Json]:
 
 
 def list_holders(agent: AgentUnderTest) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Who has what, by the journal."""
     rows = agent.get_json("/api/v1/allocations")
     return sorted((each["pod"]["name"], each["resource"], tuple(each["devices"])) for each in rows if each["pod"])
 
@@ -129,7 +120,6 @@ def test_a_node_without_gpu_is_ready_for_its_devices(agent: AgentUnderTest, node
 
 
 def read_class_condition(node: Cluster) -> tuple[str, str]:
-    """What the node object says of the class."""
     found = node.api.read_node()["status"]["conditions"]
     return next(((one["status"], one["reason"]) for one in found if one["type"] == KVM_CONDITION), ("", ""))
 
@@ -167,7 +157,7 @@ def test_a_device_that_goes_while_held_is_named_and_comes_back(
     """With its holder; nobody new is given it meanwhile, and it is one device afterwards as before."""
     pods.run(render("holder", dev, card=3))
     (dev / "card7").unlink()
-    wait_count(node, CARD, 2)
+    node.wait_count(CARD, 2)
 
     def read_gone() -> list[str]:
         return [each["detail"] for each in agent.get_json("/api/v1/conditions") if each["code"] == "device-gone"]
@@ -176,7 +166,7 @@ def test_a_device_that_goes_while_held_is_named_and_comes_back(
     assert "default/holder (main) has it" in read_gone()[0]
     assert find_devices(agent, CARD)["card7"]["device"]["standing"] == "gone"
     make_node(dev, "card7")
-    wait_count(node, CARD, 3)
+    node.wait_count(CARD, 3)
     node.wait(
         "no condition", "kubelet", lambda: str(found) if (found := agent.get_json("/api/v1/conditions")) else None
     )
@@ -196,9 +186,7 @@ def test_nothing_is_lost_or_doubled_when_agent_and_kubelet_start_again(
     before = list_holders(agent)
     assert len(before) == 4
     told = {name: read_told(node, pods, name) for name in ("a", "b")}
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     wait_all(node)
     assert list_holders(agent) == before
     node.restart_kubelet()

@@ -99,7 +99,6 @@ def wait_settled(node: Cluster, count: int) -> list[Json]:
 
 
 def refusal(pod: Json) -> str:
-    """What the scheduler says of a pod for which there is no room."""
     conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
     return str(scheduled.get("message", "")) if scheduled.get("status") == "False" else ""
@@ -175,7 +174,6 @@ def test_nothing_is_promised_twice_whatever_happens(
 
 
 def promise_through_trouble(node: Cluster, pods: Pods, extender: ExtenderUnderTest, agent: AgentUnderTest) -> None:
-    """The story itself."""
     chance = Random(42)
     create_pods(pods, chance, range(CALM), only_api=False)
     extender.stop(signal.SIGKILL)

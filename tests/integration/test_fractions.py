@@ -84,7 +84,6 @@ def check_pod(agent: AgentUnderTest, pods: Pods, name: str, cores: int, blocks: 
 
 
 def check_sums(agent: AgentUnderTest) -> None:
-    """No GPU is given more than it has."""
     cores: dict[str, int] = {}
     memory: dict[str, int] = {}
     for binding in read_bindings(agent).values():
@@ -101,22 +100,12 @@ def is_settled(pod: Json) -> bool:
     return has_reached(pod, "Running") or pod["status"].get("phase") == "Failed"
 
 
-def wait_count(node: Cluster, resource: str, count: int) -> None:
-    """Return when the node has so many of a resource to give."""
-
-    def probe() -> str | None:
-        found = node.api.read_node()["status"].get("allocatable", {}).get(resource, "0")
-        return None if int(found) == count else f"{found}"
-
-    node.wait(f"{count} of {resource}", "kubelet", probe)
-
-
 @pytest.fixture
 def agent(node: Cluster, make_agent: MakeAgent) -> AgentUnderTest:
     """A node of which half the GPUs are given in parts."""
     made = make_agent(gpus=PROFILE, settings=SETTINGS)
     for resource, count in ((GPU, 4), (CORE, 400), (MEMORY, 4 * 318)):
-        wait_count(node, resource, count)
+        node.wait_count(resource, count)
     return made
 
 
@@ -153,7 +142,7 @@ def rights(node: Cluster) -> Iterator[None]:
 def test_a_schedulers_choice_is_obeyed_where_it_can_be(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """The node says what it has, the pod says which GPU was chosen for it; one that cannot be is corrected."""
     agent = make_agent(gpus=PROFILE, settings=SETTINGS)
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     node.wait("the annotation", "kubelet", lambda: None if read_annotation(node) else "none yet")
     assert [gpu.index for gpu in read_published(read_annotation(node)).gpus] == list(range(8))
     uuids = {one["gpu"]["index"]: one["gpu"]["uuid"] for one in agent.get_json("/api/v1/gpus")["gpus"]}
@@ -178,7 +167,7 @@ def test_what_is_free_in_pieces_serves_no_pair_until_two_gpus_are_free(
 ) -> None:
     """360 cores are free, and no GPU is: the pair waits, and has two GPUs as soon as there are."""
     agent = make_agent(gpus=PROFILE, settings=SETTINGS)
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     for index in range(4):
         choice = {"tencent.com/predicate-gpu-idx-0": str(index)}
         pods.run(render_part(f"piece-{index}", 10, 4, annotations=choice))
@@ -210,11 +199,9 @@ def test_a_deleted_checkpoint_gives_nothing_twice(agent: AgentUnderTest, pods: P
     pods.run(render_part("a", 60, 16))
     pods.run(render_part("b", 60, 16))
     before = read_bindings(agent)
-    node.stop("kubelet")
-    (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-    node.restart_kubelet()
+    node.forget_devices()
     for resource, count in ((CORE, 400), (MEMORY, 4 * 318)):
-        wait_count(node, resource, count)
+        node.wait_count(resource, count)
 
     def probe() -> str | None:
         found = [each["detail"] for each in agent.get_json("/api/v1/conditions") if each["code"] == "part-orphaned"]
@@ -358,7 +345,7 @@ def run_at_once(
     agent.start()
     agent.wait_ready()
     for resource, count in ((GPU, 4), (CORE, 400), (MEMORY, 4 * 318)):
-        wait_count(node, resource, count)
+        node.wait_count(resource, count)
     for name in late:
         pods.create(manifests[name])
     rejected = {name for name, manifest in manifests.items() if not settle(pods, name, manifest)}
@@ -391,9 +378,9 @@ def test_a_gpu_goes_from_whole_to_parts_and_back_while_pods_run(
     assert read_bindings(agent).keys() == {"a"}  # by name from here on: it starts before the kubelet tells that
     said = agent.run("gpu", "set-door", "0", "whole")
     assert "GPU 0: door fractions until default/a (main) is gone, then whole" in said
-    wait_count(node, CORE, 300)
+    node.wait_count(CORE, 300)
     pods.delete("a")
-    wait_count(node, GPU, 5)
+    node.wait_count(GPU, 5)
     agent.run("gpu", "set-door", "0", "configured")
-    wait_count(node, GPU, 4)
-    wait_count(node, CORE, 400)
+    node.wait_count(GPU, 4)
+    node.wait_count(CORE, 400)

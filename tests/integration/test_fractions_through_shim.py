@@ -4,7 +4,6 @@ The agent installs the shim, and somebody else has made it containerd's default.
 its start, as with CDI; what it is told comes by the shim.
 """
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from tests.integration.test_fractions import (
     check_sums,
     read_bindings,
     render_part,
-    wait_count,
 )
 
 CLASS = """
@@ -87,7 +85,7 @@ def without_cdi(text: str, program: Path, root: Path) -> str:
 
 def test_containers_have_their_parts_without_cdi(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
     """Theirs and nobody else's, also after the agent was killed and a container started again; then all is free."""
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     pods.run(render_part("a", 30, 32))
     pods.run(render_part("b", 50, 64))
     pods.run(render_part("two", 200, 0))
@@ -97,9 +95,7 @@ def test_containers_have_their_parts_without_cdi(node: Cluster, agent: AgentUnde
     check_sums(agent)
     assert "k8s.device-plugin.nvidia.com" in pods.exec("a", "ls", f"{REQUESTS}/cdi"), "it was told by the shim"
     bound = read_bindings(agent)
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     assert read_bindings(agent) == bound
     pods.run(render_part("c", 20, 8))
     check_pod(agent, pods, "c", 20, 8)

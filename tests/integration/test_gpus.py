@@ -39,21 +39,7 @@ def _visible(pods: Pods, name: str) -> list[str]:
     return []
 
 
-def _allocatable(cluster: Cluster, resource: str = GPU) -> int:
-    return int(cluster.api.read_node()["status"].get("allocatable", {}).get(resource, "0"))
-
-
-def _wait_allocatable(cluster: Cluster, count: int, resource: str = GPU, seconds: float = PATIENCE_SECONDS) -> float:
-    """Seconds until the node offers this many."""
-    began = time.monotonic()
-    while _allocatable(cluster, resource) != count:
-        assert time.monotonic() - began < seconds, f"{resource}: {_allocatable(cluster, resource)}, not {count}"
-        time.sleep(0.1)
-    return time.monotonic() - began
-
-
 def _held(agent: AgentUnderTest) -> dict[str, str]:
-    """Device to pod, as the agent knows it."""
     return {
         device: allocation["pod"]["name"] if allocation["pod"] else ""
         for allocation in agent.get_json("/api/v1/allocations")
@@ -86,7 +72,7 @@ def _distribution(pods: Pods, names: Iterable[str]) -> dict[str, str]:
 def test_a_pod_gets_the_gpus_it_asks_for(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """Two of eight, named in its environment, known to the agent by the pod's name, and free again after it."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     name = pods.run(_ask("asks", 2))
     devices = _visible(pods, name)
     assert len(set(devices)) == 2
@@ -100,7 +86,7 @@ def test_a_pod_gets_the_gpus_it_asks_for(node: Cluster, pods: Pods, make_agent: 
 def test_eight_pods_race_for_eight_gpus(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """Each gets one, none is given twice, and the ninth waits."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     names = [pods.create(_ask(f"racer-{number}")) for number in range(8)]
     for name in names:
         pods.wait(name, "Running")
@@ -114,13 +100,13 @@ def test_eight_pods_race_for_eight_gpus(node: Cluster, pods: Pods, make_agent: M
 def test_a_killed_agent_loses_no_allocation(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """After kill -9 and a restart the running pods' GPUs are still theirs, and new pods get others."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     first = pods.run(_ask("first", 3))
     agent.stop(signal.SIGKILL)
     assert agent.config_file.exists()
     agent.start()
     agent.wait_ready()
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     second = pods.run(_ask("second", 5))
     _wait_held(agent, _distribution(pods, [first, second]))
 
@@ -128,14 +114,12 @@ def test_a_killed_agent_loses_no_allocation(node: Cluster, pods: Pods, make_agen
 def test_an_agent_killed_during_admissions_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """Killed again and again while eight pods come, each GPU is one pod's, and the agent knows whose in the end."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     names = [pods.create(_ask(f"caught-{number}")) for number in range(8)]
     for pause_seconds in (0.0, 0.2, 0.6):
         time.sleep(pause_seconds)
-        agent.stop(signal.SIGKILL)
-        agent.start()
-    agent.wait_ready()
-    _wait_allocatable(node, 8)
+        agent.restart()
+    node.wait_count(GPU, 8)
     for name in names:
         pods.wait_for(name, "decided", lambda pod: has_reached(pod, "Running") or pod["status"]["phase"] == "Failed")
     running = [name for name in names if pods.read(name)["status"]["phase"] == "Running"]
@@ -147,10 +131,10 @@ def test_an_agent_killed_during_admissions_doubles_nothing(node: Cluster, pods: 
 def test_a_restarted_kubelet_hears_of_the_gpus_again(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """The agent registers again by itself; the running pod keeps its GPUs and they are not given away."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     first = pods.run(_ask("first", 4))
     node.restart_kubelet()
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     second = pods.run(_ask("second", 4))
     _wait_held(agent, _distribution(pods, [first, second]))
 
@@ -160,13 +144,13 @@ def test_an_agent_restarted_under_running_pods_advertises_again(
 ) -> None:
     """An upgrade of the agent is felt by nobody who runs."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     name = pods.run(_ask("stays", 2))
     container = pods.container_id(name)
     assert agent.stop() == 0
     agent.start()
     agent.wait_ready()
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     assert pods.container_id(name) == container
     _wait_held(agent, dict.fromkeys(_visible(pods, name), name))
 
@@ -175,7 +159,7 @@ def test_shared_gpus_are_offered_as_replicas(node: Cluster, pods: Pods, make_age
     """Four shares of one GPU, each a pod's; all of them see the same GPU."""
     sharing = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}}
     make_agent(gpus="simulated:t4", settings={**ENVIRONMENT, "sharing": sharing})
-    _wait_allocatable(node, 4)
+    node.wait_count(GPU, 4)
     names = [pods.run(_ask(f"share-{number}")) for number in range(4)]
     assert len({tuple(_visible(pods, name)) for name in names}) == 1
 
@@ -187,7 +171,7 @@ def test_mig_profiles_are_resources_of_their_own(node: Cluster, pods: Pods, make
     resources = [one["name"] for one in agent.get_json("/api/v1/state")["plugin"]["resources"]]
     mig = next(name for name in sorted(resources) if name.startswith("nvidia.com/mig-"))
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while not _allocatable(node, mig):
+    while not node.count(mig):
         assert time.monotonic() < deadline, f"{mig} is not offered: {json.dumps(resources)}"
         time.sleep(0.2)
     name = pods.run(_ask("slice", 1, mig))
@@ -202,12 +186,12 @@ def _simulate_fault(agent: AgentUnderTest, *words: str) -> None:
 def test_a_lost_gpu_leaves_the_allocatable_ones_and_returns(node: Cluster, make_agent: MakeAgent) -> None:
     """Health goes both ways, within seconds of the agent's verdict; a GPU that is back it finds at its next look."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     _simulate_fault(agent, "lost", "3")
-    _wait_allocatable(node, 7, seconds=FOLLOWED_SECONDS)
+    node.wait_count(GPU, 7, FOLLOWED_SECONDS)
     _simulate_fault(agent, "back", "3")
     _wait_verdict(agent, healthy=8)
-    _wait_allocatable(node, 8, seconds=FOLLOWED_SECONDS)
+    node.wait_count(GPU, 8, FOLLOWED_SECONDS)
 
 
 def test_a_kubelet_that_forgets_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
@@ -218,22 +202,19 @@ def test_a_kubelet_that_forgets_doubles_nothing(node: Cluster, pods: Pods, make_
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_a_kubelet_that_forgets_200_times_doubles_nothing(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
-    """The same for a night."""
     _forget(node, pods, make_agent, FORGOTTEN_ROUNDS_AT_NIGHT)
 
 
 def _forget(node: Cluster, pods: Pods, make_agent: MakeAgent, rounds: int) -> None:
     """Half of the GPUs are held throughout; each kubelet that has forgotten that is asked for one more."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     names = [pods.run(_ask("holder", 4))]
     wanted = _distribution(pods, names)
     _wait_held(agent, wanted)
     for number in range(rounds):
-        node.stop("kubelet", signal.SIGKILL)
-        (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-        node.restart_kubelet()
-        _wait_allocatable(node, 8)
+        node.forget_devices()
+        node.wait_count(GPU, 8)
         name = pods.create(_ask(f"late-{number}", 1))
         pods.wait_for(name, "decided", lambda pod: pod["status"]["phase"] in {"Running", "Failed"})
         if pods.read(name)["status"]["phase"] == "Running":

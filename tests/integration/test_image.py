@@ -170,10 +170,9 @@ def _lay_over(found: dict[str, tuple[object, ...]], content: tarfile.TarFile, me
 @pytest.fixture
 def imported(node: Cluster, built: Built) -> Iterator[Built]:
     """The node's containerd has the image, and no other has."""
-    images = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")
-    node.run(*images, "import", "--local", str(built.archive))
+    node.images("import", "--local", str(built.archive))
     yield built
-    node.run(*images, "remove", built.reference)
+    node.images("remove", built.reference)
 
 
 @pytest.fixture
@@ -197,7 +196,6 @@ def find_drop_in(config: Path) -> Path:
 
 @pytest.fixture
 def driver(node: Cluster) -> Iterator[FakeNvml]:
-    """A node with eight H100."""
     with installed_driver(node.layout) as fake:
         yield fake
 
@@ -263,7 +261,6 @@ def deployment_image(deployment: Deployment) -> str:
 
 
 def find_facts(events: Any, kind: str) -> list[dict[str, Any]]:
-    """The values of every fact of this kind."""
     return [each["value"] for each in events if each["type"] == kind]
 
 

@@ -23,7 +23,6 @@ UNHURRIED = {"nodeagent status"}
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine on which the agent never was."""
     with fresh_machine(tmp_path) as made:
         yield made
 

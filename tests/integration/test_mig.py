@@ -6,10 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.control import Cluster
@@ -60,23 +57,14 @@ def wait_state(node: Cluster, state: str) -> None:
     wait(f"the state {state}", lambda: read_labels(node).get(STATE) == state, timeout_seconds=PATIENCE_SECONDS)
 
 
-def count(node: Cluster, resource: str, kind: str = "allocatable") -> int:
-    return int(node.api.read_node()["status"].get(kind, {}).get(resource, "0"))
-
-
-def wait_count(node: Cluster, resource: str, number: int) -> None:
-    wait(f"{number} of {resource}", lambda: count(node, resource) == number, timeout_seconds=PATIENCE_SECONDS)
-
-
 @contextmanager
 def watch_capacity(node: Cluster, resource: str) -> Iterator[set[int]]:
-    """Every capacity that was seen meanwhile."""
     seen: set[int] = set()
     is_over = threading.Event()
 
     def look() -> None:
         while not is_over.wait(0.05):
-            seen.add(count(node, resource, "capacity"))
+            seen.add(node.count(resource, "capacity"))
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -87,15 +75,6 @@ def watch_capacity(node: Cluster, resource: str) -> Iterator[set[int]]:
         looking.join()
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeNvml]:
-    """Eight H100 behind NVML's real ABI."""
-    driver = FakeNvml(tmp_path, "dgx-h100")
-    yield driver
-    driver.clear()
-    driver.close()
-
-
 def test_a_label_cuts_the_node_while_a_pod_runs(
     node: Cluster, pods: Pods, make_agent: MakeAgent, fake: FakeNvml
 ) -> None:
@@ -103,14 +82,14 @@ def test_a_label_cuts_the_node_while_a_pod_runs(
     make_agent(gpus="nvml", settings=use(fake))
     label(node, "all-1g.10gb")
     wait_state(node, "success")
-    wait_count(node, ONE, 56)
+    node.wait_count(ONE, 56, PATIENCE_SECONDS)
     train = pods.run(render_pod("train", limits={ONE: 1}))
     before = pods.read(train)["status"]["containerStatuses"][0]
     with watch_capacity(node, ONE) as seen:
         label(node, "mixed")
-        wait_count(node, THREE, 2)
+        node.wait_count(THREE, 2, PATIENCE_SECONDS)
         wait_state(node, "success")
-        wait_count(node, ONE, 49)
+        node.wait_count(ONE, 49, PATIENCE_SECONDS)
     assert seen
     assert min(seen) >= 49
     pods.run(render_pod("wide", limits={THREE: 1}))
@@ -121,7 +100,7 @@ def test_a_label_cuts_the_node_while_a_pod_runs(
     node.run("kubectl", "label", "node", NODE_NAME, f"{CONFIG}-")
     label(node, "mixed")
     wait_state(node, "success")
-    assert count(node, THREE) == 2
+    assert node.count(THREE) == 2
 
 
 def test_a_pod_is_evicted_when_its_budget_allows(
@@ -129,7 +108,7 @@ def test_a_pod_is_evicted_when_its_budget_allows(
 ) -> None:
     """Not before, and it is said why; without the right to evict, that is what is said."""
     agent = make_agent(gpus="nvml", settings=use(fake, when_busy="evict"))
-    wait_count(node, "nvidia.com/gpu", 8)
+    node.wait_count("nvidia.com/gpu", 8, PATIENCE_SECONDS)
     manifest = render_pod("train", limits={"nvidia.com/gpu": 1})
     manifest["metadata"]["labels"] = {"app": "train"}
     name = pods.run(manifest)
@@ -151,7 +130,7 @@ def test_a_pod_is_evicted_when_its_budget_allows(
         node.api.delete(f"{BUDGETS}/keep")
         wait("the pod to be gone", lambda: name not in pods.names(), timeout_seconds=PATIENCE_SECONDS)
         wait_state(node, "success")
-        wait_count(node, ONE, 56)
+        node.wait_count(ONE, 56, PATIENCE_SECONDS)
     finally:
         node.run("kubectl", "delete", "-f", str(RIGHTS))
         if node.api.find(f"{BUDGETS}/keep") is not None:
@@ -169,7 +148,7 @@ def test_other_daemonsets_are_given_back_over_a_kill(
     node.run("kubectl", "apply", "-f", str(RIGHTS))
     try:
         agent = make_agent(gpus="nvml", settings=use(fake, pause_clients=True))
-        wait_count(node, "nvidia.com/gpu", 8)
+        node.wait_count("nvidia.com/gpu", 8, PATIENCE_SECONDS)
         label(node, "all-1g.10gb")
         wait("the pause", lambda: read_labels(node)[EXPORTER] == PAUSED)
         wait("who is waited for", lambda: exporter in agent.run("mig", "show"))
@@ -184,7 +163,7 @@ def test_other_daemonsets_are_given_back_over_a_kill(
         pods.delete(exporter)
         wait_state(node, "success")
         wait("the end of the pause", lambda: read_labels(node)[EXPORTER] == "true")
-        wait_count(node, ONE, 56)
+        node.wait_count(ONE, 56, PATIENCE_SECONDS)
         assert json.loads(agent.get("/api/v1/mig")[1])["standing"] == "success"
     finally:
         node.run("kubectl", "delete", "-f", str(RIGHTS))
@@ -193,10 +172,10 @@ def test_other_daemonsets_are_given_back_over_a_kill(
 def test_the_kubelet_hears_of_a_layout_soon(node: Cluster, make_agent: MakeAgent, fake: FakeNvml) -> None:
     """From the label to the new resources that the kubelet is told of, where the driver takes no time."""
     agent = make_agent(gpus="nvml", settings=use(fake))
-    wait_count(node, "nvidia.com/gpu", 8)
+    node.wait_count("nvidia.com/gpu", 8, PATIENCE_SECONDS)
     began = time.time()
     node.api.patch(NODE, {"metadata": {"labels": {CONFIG: "all-1g.10gb"}}})
-    wait_count(node, ONE, 56)
+    node.wait_count(ONE, 56, PATIENCE_SECONDS)
     told = agent.get_json("/api/v1/events?types=DevicesAdvertised&follow=false")
     whole = [event for event in told if (event["value"]["resource"], event["value"]["healthy"]) == (ONE, 56)]
     took = whole[0]["time_seconds"] - began

@@ -31,10 +31,8 @@ from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 from tests.integration.documented import MOVING
 from tests.integration.test_fractions import BLOCK_BYTES, CORE, GPU, MEMORY, PROFILE, TELL, read_told
-from tests.integration.test_mig import ONE, THREE, fake, label, use, wait_count
+from tests.integration.test_mig import ONE, THREE, label, use
 from tests.support.texts.markdown import find_block
-
-__all__ = ["fake"]
 
 pytestmark = pytest.mark.timeout(590)
 
@@ -280,8 +278,8 @@ def test_from_the_mig_manager_and_back(
     label(node, "lab")
     move = begin(MIG_MANAGER, start)
     move_in(move)
-    wait_count(node, ONE, 14)
-    wait_count(node, THREE, 2)
+    node.wait_count(ONE, 14)
+    node.wait_count(THREE, 2)
     pods.run(render_pod("inference", ("sh", "-c", WAIT), limits={ONE: 1}))
     pods.delete("inference")
     move_back(move)

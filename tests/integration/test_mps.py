@@ -26,9 +26,8 @@ from tests.integration.mps import (
     make_node,
     wait_daemons,
     wait_ready,
-    wait_shares,
 )
-from tests.integration.test_fractions import CORE, MEMORY, wait_count
+from tests.integration.test_fractions import CORE, MEMORY
 
 __all__ = ["claiming"]
 
@@ -43,7 +42,7 @@ def test_pods_share_a_gpu_through_one_daemon(node: Cluster, pods: Pods, make_age
     """Environment and mounts are there, both are its clients with half of it each, and the agent names them."""
     agent = make_agent(settings=mps.settings())
     (daemon,) = wait_ready(agent)
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     names = [pods.run(mps.render(name)) for name in ("one", "two")]
     for name in names:
         assert pods.exec(name, "sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY").strip() == f"/mps/{GPU}/pipe"
@@ -64,13 +63,11 @@ def test_pods_go_on_while_the_agent_is_killed(node: Cluster, pods: Pods, make_ag
     agent = make_agent(settings=mps.settings())
     (first,) = wait_ready(agent)
     name = pods.run(mps.render("train"))
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (again,) = wait_daemons(agent, "its client", lambda found: bool(found) and bool(list_clients(found[0])))
     assert (again["pid"], list_clients(again)) == (first["pid"], {f"default/{name}"})
     node.restart_kubelet()
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     assert list_daemons(agent)[0]["pid"] == first["pid"]
     assert pods.read(name)["status"]["phase"] == "Running"
     pods.run(mps.render("next"))
@@ -91,7 +88,7 @@ def test_pods_that_lose_their_daemon_are_named(node: Cluster, pods: Pods, make_a
     conditions = {one["code"]: one["detail"] for one in agent.get_json("/api/v1/conditions")}
     assert f"default/{name}" in conditions["mps-clients-lost"]
     pods.delete(name)
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     assert "threads 50.0" in _wait_log(pods, pods.run(mps.render("next")))
 
 
@@ -104,7 +101,7 @@ def test_sharing_otherwise_waits_for_pods(node: Cluster, pods: Pods, make_agent:
     agent.write_settings()
     agent.run("reload")
     wait_daemons(agent, "a quarter", lambda found: found[0]["limits"].get("thread_percentage") == 25)
-    wait_shares(node, 4)
+    node.wait_count(GPU, 4)
     assert "threads 25.0" in _wait_log(pods, pods.run(mps.render("quarter")))
     pods.delete("quarter")
     sharing = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 2}]}}
@@ -117,7 +114,7 @@ def test_sharing_otherwise_waits_for_pods(node: Cluster, pods: Pods, make_agent:
     pods.delete(name)
     wait_daemons(agent, "no daemon", lambda found: not found)
     assert not mps.root.exists()
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     plain = pods.run(render_pod("plain", limits={GPU: 1}))
     assert pods.exec(plain, "sh", "-c", "echo [$CUDA_MPS_PIPE_DIRECTORY]").strip() == "[]"
 
@@ -134,9 +131,7 @@ def test_pods_share_the_gpu_of_a_claim(node: Cluster, pods: Pods, claiming: Agen
         pods.run(pod)
         assert "threads 40.0 memory 0=2048M" in _wait_log(pods, name)
     (daemon,) = wait_daemons(claiming, "both to be named", lambda found: len(list_clients(found[0])) == 2)
-    claiming.stop(signal.SIGKILL)
-    claiming.start()
-    claiming.wait_ready()
+    claiming.restart()
     (again,) = wait_ready(claiming)
     assert again["pid"] == daemon["pid"]
     pods.delete("one", "two")
@@ -146,15 +141,8 @@ def test_pods_share_the_gpu_of_a_claim(node: Cluster, pods: Pods, claiming: Agen
 
 def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: MakeAgent, mps: Node) -> None:
     """Each process within its own pod's part; the daemon survives the agent, and ends with the last of them."""
-    agent = make_agent(
-        settings={
-            **mps.settings(),
-            "sharing": {},
-            "fractions": {"enabled": True, "enforcement": "mps"},
-            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
-        }
-    )
-    wait_count(node, CORE, 100)
+    agent = make_agent(settings=mps.settings_of_fractions())
+    node.wait_count(CORE, 100)
     for name, cores, blocks in (("small", 20, 4), ("large", 50, 8)):
         pod = render_pod(name, WORK, limits={CORE: cores, MEMORY: blocks})
         mps.mount(pod)
@@ -162,9 +150,7 @@ def test_parts_of_a_gpu_are_held_by_mps(node: Cluster, pods: Pods, make_agent: M
         assert f"threads {cores}.0 memory 0={blocks * 256}M" in _wait_log(pods, name)
     both = {"default/small", "default/large"}
     (daemon,) = wait_daemons(agent, "both to be named", lambda found: list_clients(found[0]) == both)
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (again,) = wait_daemons(agent, "its clients", lambda found: bool(found) and len(list_clients(found[0])) == 2)
     assert again["pid"] == daemon["pid"]
     pods.delete("small", "large")

@@ -28,9 +28,8 @@ from tests.integration.mps import (
     make_node,
     wait_daemons,
     wait_ready,
-    wait_shares,
 )
-from tests.integration.test_fractions import CORE, MEMORY, wait_count
+from tests.integration.test_fractions import CORE, MEMORY
 from tests.originals.packages import DRIVERS, REASON, find_program
 
 __all__ = ["claiming"]
@@ -51,9 +50,7 @@ def read_conditions(agent: AgentUnderTest) -> dict[str, str]:
 
 def restart(agent: AgentUnderTest) -> dict[str, Any]:
     """Kill the agent; the daemon that its next life has."""
-    agent.stop(signal.SIGKILL)
-    agent.start()
-    agent.wait_ready()
+    agent.restart()
     (daemon,) = wait_ready(agent)
     return daemon
 
@@ -64,7 +61,7 @@ def test_the_life_of_a_daemon(node: Cluster, pods: Pods, make_agent: MakeAgent, 
     (first,) = wait_ready(agent)
     memory = first["limits"]["memory_mib"][first["name"]]
     assert (memory > 1024, memory % 1024 > 0, first["limits"]["thread_percentage"]) == (True, True, 14)
-    wait_shares(node, 7)
+    node.wait_count(GPU, 7)
     name = pods.run(render_pod("train", limits={GPU: 1}))
     assert pods.exec(name, "sh", "-c", "ls $CUDA_MPS_PIPE_DIRECTORY").split()[:2] == ["control", "control_lock"]
     assert restart(agent)["pid"] == first["pid"]
@@ -91,14 +88,14 @@ def test_a_pipe_directory_with_wrong_rights(node: Cluster, make_agent: MakeAgent
     """Told by a condition, with what it says itself; no share is given out, and it starts when the way is free."""
     agent = make_agent(settings=mps.settings())
     (first,) = wait_ready(agent)
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     pipes = mps.root / first["name"] / "pipe"
     (pipes / "control_lock").unlink()
     (pipes / "control_lock").mkdir()
     os.kill(first["pid"], signal.SIGKILL)
     (down,) = wait_daemons(agent, "it to be refused", lambda found: "ended with 1" in found[0].get("reason", ""))
     assert down["phase"] == "broken"
-    wait_shares(node, 0)
+    node.wait_count(GPU, 0)
     # It is shown after five seconds, in which the daemon is tried again and again.
     wait_until(
         "the condition",
@@ -108,7 +105,7 @@ def test_a_pipe_directory_with_wrong_rights(node: Cluster, make_agent: MakeAgent
     (pipes / "control_lock").rmdir()
     (again,) = wait_ready(agent)
     assert again["pid"] != first["pid"]
-    wait_shares(node, 2)
+    node.wait_count(GPU, 2)
     assert "mps-daemon-down" not in read_conditions(agent)
 
 
@@ -128,15 +125,8 @@ def test_a_claim_is_held_by_it(node: Cluster, pods: Pods, claiming: AgentUnderTe
 
 def test_fractions_are_held_by_it(node: Cluster, pods: Pods, make_agent: MakeAgent, mps: Node) -> None:
     """A container with a fraction starts when the daemon of its GPU is ready."""
-    agent = make_agent(
-        settings={
-            **mps.settings(),
-            "sharing": {},
-            "fractions": {"enabled": True, "enforcement": "mps"},
-            "doors": {"rules": [{"gpus": ["all"], "door": "fractions"}]},
-        }
-    )
-    wait_count(node, CORE, 100)
+    agent = make_agent(settings=mps.settings_of_fractions())
+    node.wait_count(CORE, 100)
     name = pods.run(render_pod("part", limits={CORE: 20, MEMORY: 9}))
     (daemon,) = wait_ready(agent)
     assert list(daemon["limits"]["memory_mib"].values()) == [9 * 256]

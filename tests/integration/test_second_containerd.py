@@ -11,7 +11,7 @@ from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.pods import Pods
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
-from tests.integration.test_fractions import CORE, PROFILE, SETTINGS, read_bindings, render_part, wait_count
+from tests.integration.test_fractions import CORE, PROFILE, SETTINGS, read_bindings, render_part
 
 
 @pytest.fixture
@@ -46,12 +46,10 @@ def test_a_containerd_that_is_not_the_kubelets_gives_nothing_back(
     """It has none of the node's containers. What the kubelet has forgotten is held for as long as it is asked."""
     wrong = {**SETTINGS, "runtime": {"socket": str(second_containerd)}}
     agent = make_agent(gpus=PROFILE, settings=wrong)
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     pods.run(render_part("a", 60, 16))
     before = read_bindings(agent)
-    node.stop("kubelet")
-    (node.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
-    node.restart_kubelet()
+    node.forget_devices()
 
     def probe() -> str | None:
         found = [each for each in agent.get_json("/api/v1/conditions") if each["code"] == "parts-not-given-back"]

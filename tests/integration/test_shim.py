@@ -45,7 +45,6 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def runtime_class(gpu_node: Cluster) -> Iterator[Cluster]:
-    """The class, as the chart makes it."""
     gpu_node.api.post(CLASSES, CLASS)
     yield gpu_node
     gpu_node.api.delete(f"{CLASSES}/nvidia")
@@ -93,7 +92,6 @@ def _wait_configured(agent: AgentUnderTest, config: Path) -> None:
 
 
 def _ask(name: str, devices: str | None) -> Json:
-    """A pod of the class that asks for these devices, or for none."""
     environment = {"NVIDIA_VISIBLE_DEVICES": devices} if devices is not None else {}
     spec = {"runtimeClassName": "nvidia"}
     pod = render_pod(name, ("/bin/sh", "-c", WAIT), environment=environment, spec=spec)

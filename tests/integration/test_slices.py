@@ -46,7 +46,6 @@ def _tidy(rights: None, node: Cluster, make_agent: MakeAgent) -> Iterator[None]:
 
 
 def settings(layout: Layout, **claims: Any) -> dict[str, dict[str, Any]]:
-    """All GPUs by claims."""
     places = {"plugins_dir": str(layout.kubelet / "plugins"), "registry_dir": str(layout.kubelet / "plugins_registry")}
     return {
         "claims": {"enabled": True, **places, **claims},

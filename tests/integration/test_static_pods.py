@@ -12,7 +12,7 @@ from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.conftest import MakeAgent
-from tests.integration.test_gpus import ENVIRONMENT, GPU, _distribution, _visible, _wait_allocatable, _wait_held
+from tests.integration.test_gpus import ENVIRONMENT, GPU, _distribution, _visible, _wait_held
 
 
 class Manifests:
@@ -38,7 +38,7 @@ def manifests(node: Cluster) -> Manifests:
 def test_a_static_pod_gets_its_gpus(node: Cluster, pods: Pods, make_agent: MakeAgent, manifests: Manifests) -> None:
     """Where devices are advertised, a static pod is given them like any other, and known by its name on the node."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     name = manifests.put("static", 2)
     pods.wait(name, "Running")
     devices = _visible(pods, name)
@@ -57,7 +57,7 @@ def test_a_static_pod_of_a_new_node_starts_without_and_is_told_after(
     pods.wait(name, "Running")
     assert _visible(pods, name) == []
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     assert _visible(pods, name) == []
     manifests.put("early", 2, version="2")
     pods.wait_for(name, "of the second version", lambda pod: pod["metadata"]["annotations"]["version"] == "2")
@@ -72,7 +72,7 @@ def test_a_static_pod_keeps_its_gpus_through_a_start_without_the_agent(
 ) -> None:
     """Kubelet and agent start anew, the kubelet first: the pod runs on, and its GPUs go to nobody else."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     static = manifests.put("stays", 3)
     pods.wait(static, "Running")
     container = pods.container_id(static)
@@ -80,7 +80,7 @@ def test_a_static_pod_keeps_its_gpus_through_a_start_without_the_agent(
     node.restart_kubelet()
     agent.start()
     agent.wait_ready()
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     assert pods.container_id(static) == container
     other = pods.run(render_pod("other", limits={GPU: 5}))
     _wait_held(agent, _distribution(pods, [static, other]))
@@ -91,7 +91,7 @@ def test_a_static_pod_of_a_rebooted_node_fails_until_it_is_changed(
 ) -> None:
     """A kubelet that remembers the resource refuses the pod before it is offered, for good; changed, it gets GPUs."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     name = manifests.put("reboots", 2)
     pods.wait(name, "Running")
     agent.stop()
@@ -103,7 +103,7 @@ def test_a_static_pod_of_a_rebooted_node_fails_until_it_is_changed(
     assert refused["reason"] in {"UnexpectedAdmissionError", f"OutOf{GPU}"}, refused
     agent.start()
     agent.wait_ready()
-    _wait_allocatable(node, 8)
+    node.wait_count(GPU, 8)
     manifests.put("reboots", 2, version="2")
     pods.wait_for(name, "of the second version", lambda pod: pod["metadata"]["annotations"]["version"] == "2")
     pods.wait(name, "Running")

@@ -30,7 +30,7 @@ from tests.integration.cluster.pods import Pods
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 from tests.integration.mps import WORK, Node, make_node, wait_daemons, wait_ready
-from tests.integration.test_fractions import CORE, PROFILE, read_bindings, render_part, wait_count
+from tests.integration.test_fractions import CORE, PROFILE, read_bindings, render_part
 from tests.integration.test_fractions import SETTINGS as PARTS
 
 pytestmark = pytest.mark.e2e
@@ -78,7 +78,7 @@ def test_parts_and_layouts_leave_nothing_and_a_running_container_nothing_lacks(
     settings = {**PARTS, "labels": {"hold_seconds": 0}, "mig": {"manage": True}}
     agent = make_agent(gpus=PROFILE, settings=settings)
     node.run("kubectl", "label", "node", NODE_NAME, f"{MIG_CONFIG_LABEL}=all-disabled")
-    wait_count(node, CORE, 400)
+    node.wait_count(CORE, 400)
     pods.run(render_part("lasts", 30, 32))
 
     def written() -> str | None:

@@ -22,7 +22,7 @@ from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 from tests.integration.runtimes.support import VERSION, built, run
 from tests.integration.test_cdi_pods import DIRECTORY, driver
-from tests.integration.test_fractions import CORE, MEMORY, wait_count
+from tests.integration.test_fractions import CORE, MEMORY
 
 __all__ = ["driver"]
 
@@ -100,10 +100,6 @@ def agent(
     node: Cluster, image: bytes, fake_driver: Path, make_agent: MakeAgent, tmp_path: Path
 ) -> Iterator[AgentUnderTest]:
     """One that gives the first GPU in parts and puts the library into containers."""
-    archive = tmp_path / "image.tar"
-    archive.write_bytes(image)
-    ctr = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")
-    node.run(*ctr, "import", "--local", str(archive))
     settings: dict[str, dict[str, Any]] = {
         "driver": {"root": str(fake_driver)},
         "cdi": {"hooks": "none"},
@@ -111,12 +107,11 @@ def agent(
         "doors": {"rules": [{"gpus": ["0"], "door": "fractions"}]},
         "kubelet": {"pod_resources_poll_seconds": 0.5},
     }
-    with built():
+    with built(), node.imported(image, IMAGE, tmp_path):
         agent = make_agent(gpus="simulated:dgx-h100", settings=settings)
-        wait_count(node, CORE, 100)
-        wait_count(node, MEMORY, 318)
+        node.wait_count(CORE, 100)
+        node.wait_count(MEMORY, 318)
         yield agent
-    node.run(*ctr, "remove", "--sync", IMAGE)
 
 
 def render_hog(agent: AgentUnderTest, name: str, blocks: int) -> Json:
@@ -135,8 +130,6 @@ def read_told(pods: Pods, name: str) -> tuple[int, ...]:
 
 
 def wait_withdrawn(pods: Pods, name: str, told: tuple[int, ...]) -> None:
-    """Until the program tells just this."""
-
     def probe() -> str | None:
         found = read_told(pods, name)
         return None if found == told else f"{found}; {pods.logs(name)[-500:]}"

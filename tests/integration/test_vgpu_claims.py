@@ -31,16 +31,12 @@ def agent(
 ) -> Iterator[AgentUnderTest]:
     """One that gives shares of GPUs by claims and puts the library into containers."""
     node.run("kubectl", "apply", "-f", str(RIGHTS), "-f", str(CLASSES))
-    archive = tmp_path / "image.tar"
-    archive.write_bytes(image)
-    ctr = ("ctr", "-a", str(node.layout.containerd_socket), "-n", "k8s.io", "images")
-    node.run(*ctr, "import", "--local", str(archive))
     chosen = settings(node.layout, shares=True) | {
         "driver": {"root": str(fake_driver)},
         "cdi": {"hooks": "none"},
         "fractions": {"enforcement": "library"},
     }
-    with built():
+    with built(), node.imported(image, IMAGE, tmp_path):
         agent = make_agent(gpus="simulated:dgx-h100", settings=chosen)
         wait_until(
             "the claims' driver to be registered",
@@ -48,7 +44,6 @@ def agent(
             timeout_seconds=60,
         )
         yield agent
-    node.run(*ctr, "remove", "--sync", IMAGE)
 
 
 def test_one_that_cuts_its_files_off_ends_none_of_the_others(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:

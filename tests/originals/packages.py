@@ -24,8 +24,6 @@ LIBRARIES: Final = Path("usr/lib/x86_64-linux-gnu/nvidia/current")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One pinned package."""
-
     driver: str
     suite: str
     """The release of Debian that has it."""
@@ -45,12 +43,10 @@ def read_pins(text: str) -> tuple[Package, ...]:
 
 
 def list_packages(driver: str) -> tuple[Package, ...]:
-    """What a driver consists of."""
     return tuple(package for package in read_pins(PINS.read_text()) if package.driver == driver)
 
 
 def find_root(driver: str, packages: Sequence[Package]) -> Path:
-    """Where a driver of these packages is kept."""
     key = hashlib.sha256("\n".join(package.render() for package in packages).encode()).hexdigest()[:16]
     return find_cache() / "originals" / f"{driver}-{key}"
 
@@ -62,7 +58,6 @@ def find_driver(driver: str) -> Path | None:
 
 
 def find_program(driver: str, name: str) -> Path | None:
-    """A program of a driver."""
     root = find_driver(driver)
     return (
         None

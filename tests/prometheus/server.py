@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests.bench.around.node import find_free_port
 from tests.unit.deploy.queries import RULES_FILE
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ class Scene:
     environment: dict[str, str]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The answer now."""
         words = urllib.parse.urlencode({"query": expression})
         return list(self._get(f"{self.prometheus}/api/v1/query?{words}")["data"]["result"])
 
@@ -62,7 +61,6 @@ class Scene:
             return str(answer.read().decode())
 
     def break_it(self, *words: str) -> None:
-        """A fault of the simulation."""
         command = [sys.executable, "-m", "nodeagent", "simulate", "fault", *words]
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=30)
 
@@ -95,7 +93,7 @@ def running_scene(profile: str) -> Iterator[Scene]:
 def _run_scene(directory: Path, profile: str) -> Iterator[Scene]:
     program = shutil.which("prometheus")
     assert program is not None, "prometheus is missing: apt-get install prometheus"
-    agent_port, port = _free_port(), _free_port()
+    agent_port, port = find_free_port(), find_free_port()
     environment = {"PATH": os.environ["PATH"], "TMPDIR": str(directory), "HOME": str(directory)}
     agent = [sys.executable, "-m", "nodeagent", "simulate", "--profile", profile]
     settings = [f"http.listen=127.0.0.1:{agent_port}", f"metrics.stale_after_seconds={STALE_SECONDS}"]
@@ -138,9 +136,3 @@ def _hasten_rules(directory: Path) -> Path:
     file = directory / "rules.yaml"
     file.write_text(yaml.safe_dump(document))
     return file
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

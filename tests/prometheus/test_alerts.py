@@ -104,7 +104,6 @@ def test_a_lost_gpu_is_given_a_minute(tmp_path: Path) -> None:
 
 
 def test_the_rules_are_well_formed() -> None:
-    """As promtool sees it."""
     program = shutil.which("promtool")
     assert program is not None, "promtool is missing: apt-get install prometheus"
     subprocess.run([program, "check", "rules", str(RULES_FILE)], check=True, capture_output=True, timeout=30)

@@ -28,7 +28,6 @@ OWN_TO_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PYTEST_ARGS
 
 
 def main() -> int:
-    """Run them."""
     parser = argparse.ArgumentParser(prog="python -m tests.shake", description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="how often (%(default)s)")
     parser.add_argument("--source", type=Path, default=ROOT, help="the repository (this one)")
@@ -87,7 +86,6 @@ def call_tests(
     log: Path,
     limit_seconds: float,
 ) -> int:
-    """The tests in their place; the status."""
     if place == GPU:
         command = (str(clone / ".venv/bin/python"), "-m", "tests.shake.gpu_machine", *command)
     with crowd(clone, environment) if place == CROWDED else nullcontext():

@@ -42,7 +42,6 @@ def find_failures(output: str) -> tuple[str, ...]:
 
 
 def render_run(run: Run, runs: int) -> str:
-    """The line about one run."""
     outcome = "passed" if run.has_passed else f"failed ({run.status})"
     more = len(run.failures) - SHOWN
     names = ", ".join((*run.failures[:SHOWN], *([f"and {more} more"] if more > 0 else [])))
@@ -50,7 +49,6 @@ def render_run(run: Run, runs: int) -> str:
 
 
 def render_end(runs: Sequence[Run]) -> str:
-    """What is to be said of all."""
     failed = [run for run in runs if not run.has_passed]
     names = sorted({name for run in failed for name in run.failures})
     lines = [f"{len(runs) - len(failed)} of {len(runs)} runs passed"]

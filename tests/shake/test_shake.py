@@ -184,7 +184,6 @@ def test_busy_processes_end_with_the_one_who_wanted_them(tmp_path: Path) -> None
 
 
 def test_a_crowd_is_gone_with_its_block(tmp_path: Path) -> None:
-    """Where nothing went wrong."""
     (tmp_path / "Makefile").write_text(MAKEFILE.format(told=tmp_path, wait="true"))
     with crowd(tmp_path, os.environ):
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()

@@ -23,7 +23,6 @@ from tests.soak.measures import Moment, find_growth
 
 
 def main() -> int:
-    """Live it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="of the agent's time (%(default)s)")
     parser.add_argument("--speed", type=int, default=40, help="how much faster its clocks run (%(default)s)")
@@ -81,7 +80,6 @@ def make_day(
     pause_seconds: float = PAUSE_SECONDS,
     has_rooms: bool = False,
 ) -> tuple[Machine, Day]:
-    """A node and a day on it."""
     (directory / "state").mkdir()
     rooms = Rooms(directory) if has_rooms else None
     machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed, rooms=rooms)
@@ -103,7 +101,6 @@ async def live(machine: Machine, day: Day) -> None:
 
 
 def render(day: Day, told: dict[str, object]) -> str:
-    """What people read."""
     lines = ["hours " + " ".join(f"{name:>12}" for name in Moment._fields[1:])]
     lines += [f"{moment.hours:5.1f} " + " ".join(f"{value:>12}" for value in moment[1:]) for moment in day.moments]
     lines += [f"{key}: {value}" for key, value in told.items() if key not in ("moments", "problems")]

@@ -55,5 +55,4 @@ def behind_claims(gpus: Sequence[Gpu], *, is_open: bool = True) -> Offering:
 
 
 def with_minors(*gpus: Gpu) -> Inventory:
-
     return Inventory(generation=1, gpus=tuple(replace(gpu, minor=gpu.index) for gpu in gpus))

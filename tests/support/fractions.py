@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodeagent.components.fractions.decide import FractionView, plan_view
+from nodeagent.components.web.api.records import FractionHolder
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.config.sections.fractions import FractionsSettings
@@ -14,6 +15,7 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, FractionTable, GpuFraction, Reservation
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.usage import FractionUse
 from nodeagent.rules.fractions.pairing import Caller
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.journals import CORE, MEMORY
@@ -121,6 +123,20 @@ def make_bound(
 def make_table(reservations: Iterable[Reservation] = (), bindings: Iterable[Binding] = ()) -> FractionTable:
     return FractionTable(
         reservations={each.number: each for each in reservations}, bindings={each.number: each for each in bindings}
+    )
+
+
+def make_holders(*pods: str) -> tuple[FractionHolder, ...]:
+    """Each pod with a part of the first GPU, in the namespace ml."""
+    return tuple(
+        FractionHolder(
+            number=number,
+            pod=PodIdentity(namespace="ml", name=name),
+            container="main",
+            since_seconds=1.0,
+            use=FractionUse(gpu=gpu_uuid(0), index=0, cores=10, memory_bytes=1),
+        )
+        for number, name in enumerate(pods)
     )
 
 

@@ -63,7 +63,6 @@ def make_readout(*gpus: Gpu, missing: tuple[MissingGpu, ...] = ()) -> GpuReadout
 
 
 def hold_each(devices: Iterable[str], *, since_seconds: float) -> AllocationTable:
-    """A pod of its own for each device."""
     return AllocationTable(
         allocations=tuple(
             Allocation(

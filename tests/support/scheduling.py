@@ -92,13 +92,11 @@ def make_seen_node(
 
 
 def bind_pod(pod: SeenPod, container: str, *parts: GpuFraction) -> Binding:
-    """A container of a pod has these."""
     identity = PodIdentity(namespace=pod.namespace, name=pod.name, uid=pod.uid)
     return Binding(number=1, reservations=(), pod=identity, container=container, parts=parts, since_seconds=0.0)
 
 
 def make_plain_node(name: str, cores: int, blocks: int) -> SeenNode:
-    """A node of which only the capacity is known."""
     return SeenNode(name=name, capacity={CORE: str(cores), MEMORY: str(blocks), "cpu": "8"})
 
 

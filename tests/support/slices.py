@@ -15,7 +15,6 @@ DRIVER = "gpu.nvidia.com"
 def make_doors(
     gpus: Sequence[Gpu], door: AllocationMode = AllocationMode.CLAIMS, *, closed: Sequence[int] = ()
 ) -> Offering:
-    """All of them behind one door."""
     return Offering(
         doors=tuple(
             GpuAllocationMode(
@@ -53,7 +52,6 @@ def _judge(inventory: Inventory, uuid: str, found: Sequence[tuple[str, Verdict]]
 
 
 def make_sight(gpus: Sequence[Gpu], *, choices: Mapping[str, Any] | None = None, **fields: Any) -> Sight:
-    """What a node with these GPUs sees."""
     inventory = fields.pop("inventory", make_inventory(gpus))
     given = {"health": make_report(inventory), "offering": make_doors(gpus), **fields}
     return Sight(inventory=inventory, choices=Choices(driver=DRIVER, **(choices or {})), **given)

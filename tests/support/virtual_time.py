@@ -88,7 +88,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """The virtual time in seconds."""
         return self._jumping.now
 
 

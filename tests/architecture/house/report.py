@@ -33,7 +33,6 @@ class Row(NamedTuple):
 
 
 def measure(root: Path, with_crossings: bool) -> Iterator[Row]:
-    """The rows of a checkout."""
     packages = [root / name for name in PACKAGES]
     sources = [path for package in packages for path in list_sources(package)]
     docstrings = [each for package in packages for each in list_docstrings(package)]
@@ -75,7 +74,6 @@ def list_retired(package: Path) -> list[str]:
 
 
 def render_table(rows: Iterable[Row]) -> str:
-    """The rows for people."""
     cells = [(row.measure, f"{row.value:g}", "" if row.goal is None else f"at most {row.goal:g}") for row in rows]
     width = max(len(measure) for measure, _, _ in cells)
     return "".join(f"{measure:<{width}}  {value:>7}  {goal}".rstrip() + "\n" for measure, value, goal in cells)

@@ -85,7 +85,6 @@ def _list_mentions(place: str, text: str) -> Iterator[Mention]:
 
 
 def _list_import_lines(text: str) -> frozenset[int]:
-    """The lines of imports from modules that say so."""
     return frozenset(
         line
         for node in ast.walk(ast.parse(text))

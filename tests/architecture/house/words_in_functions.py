@@ -9,7 +9,6 @@ from tests.architecture.house.words import RETIRED
 
 
 def list_functions(package: Path) -> Iterator[Name]:
-    """The names of functions and of their parameters."""
     for path in list_sources(package):
         place = str(path.relative_to(package.parent))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -24,7 +24,6 @@ class ApiServerThread:
         self._run(self.server.start())
 
     def set_label(self, key: str, value: str | None) -> None:
-        """Somebody labels the node."""
         self._loop.call_soon_threadsafe(self.server.put_label, key, value)
 
     def wait_label(self, key: str, value: str, *, writes: int = 0) -> float:
@@ -36,7 +35,6 @@ class ApiServerThread:
         return self.wait_for(is_so, f"{key}={value}")
 
     def wait_for(self, is_so: Callable[[], bool], what: str) -> float:
-        """The moment at which it was so."""
         end = time.perf_counter() + PATIENCE_SECONDS
         while time.perf_counter() < end:
             if is_so():
@@ -56,7 +54,6 @@ class ApiServerThread:
 
 @contextmanager
 def api_server() -> Iterator[ApiServerThread]:
-    """Gone with the block."""
     served = ApiServerThread()
     try:
         yield served

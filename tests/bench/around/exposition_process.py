@@ -40,7 +40,6 @@ SERVING = "serving"
 
 
 def main() -> None:
-    """One of the two."""
     if len(sys.argv) > 1:
         anyio.run(_serve, int(sys.argv[1]))
     else:

@@ -40,7 +40,6 @@ class Wish(msgspec.Struct):
 
 
 def tell(event: str, at: float | None = None, **values: Any) -> None:
-    """One line for whoever measures."""
     line = {"event": event, "at": time.perf_counter() if at is None else at, **values}
     sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
     sys.stdout.flush()

@@ -106,7 +106,6 @@ class Counted(Policy):
 
 
 def take_fullest_node(cluster: Counted, size: int, place: Place) -> Key:
-    """The fullest node, and there the fullest GPU."""
     del size
     free = cluster.free[place.node]
     return sum(free), place.node, free[place.gpus[0]]

@@ -33,7 +33,6 @@ LIBRARY_COUNT = 200
 
 
 def measure() -> list[Row]:
-    """Every number of this part."""
     with tempfile.TemporaryDirectory(prefix="nodeagent-bench-") as directory:
         return [*_measure_specs(Path(directory)), *_measure_hook(Path(directory))]
 

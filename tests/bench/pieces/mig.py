@@ -34,7 +34,6 @@ SETTINGS = ("mig.manage=true", "device_plugin.mig_strategy=mixed", "kubernetes.e
 
 
 def measure() -> list[Row]:
-    """All of it."""
     return [_measure_plan(), *_measure_applying()]
 
 
@@ -65,7 +64,6 @@ def _labelled() -> Iterator[tuple[BenchNode, PluginProcess, ApiServerThread]]:
 
 
 def _ask(agent: PluginProcess, api: ApiServerThread, layout: str) -> float:
-    """When it was there, by the label that says so."""
     api.set_label(CONFIG, layout)
     end = time.perf_counter() + PATIENCE_SECONDS
     # The label alone does not say of which layout it speaks.

@@ -24,7 +24,6 @@ SHARES = '{"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}'
 
 
 def measure() -> list[Row]:
-    """All of it, on fresh nodes."""
     ready, missed, more = [], [], []
     for _ in range(STARTS):
         with bench_node() as node, node.running_agent("--set", f"sharing.timeSlicing={SHARES}") as agent:

@@ -32,7 +32,6 @@ POOL = SlicePool(driver=DRIVER, node="node-1")
 
 
 def measure() -> list[Row]:
-    """Every number of this part."""
     return [*_measure_telling(), *_measure_planning()]
 
 

@@ -58,7 +58,6 @@ def write_records(rounds: int) -> list[float]:
 
 
 def measure_whole(rounds: int) -> list[Row]:
-    """One, four, and all of eight."""
     rows: list[Row] = []
     with bench_node() as node, node.running_agent() as agent:
         settle(node, agent, devices=8)
@@ -94,7 +93,6 @@ def measure_by_core(rounds: int) -> list[Row]:
 
 
 def measure_shared(rounds: int) -> list[Row]:
-    """One of 1,600."""
     with bench_node() as node, node.running_agent(*SHARED) as agent:
         settle(node, agent, devices=1600)
         return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", 1, rounds, slowest_at_most=10)

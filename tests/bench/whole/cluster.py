@@ -26,7 +26,6 @@ SETTLE_SECONDS = 5.0
 
 
 def measure() -> list[Row]:
-    """All of it."""
     return [*_measure_changes(), _measure_choice(), *_measure_quiet(), _measure_memory()]
 
 
@@ -79,7 +78,6 @@ def _measure_choice() -> Row:
 
 
 def _measure_quiet() -> list[Row]:
-    """A minute in which nothing happens."""
     with _labelled() as (_, _, api):
         time.sleep(SETTLE_SECONDS)
         before = len(api.server.writes)

@@ -20,7 +20,6 @@ WEIGHINGS = 3
 
 
 def measure() -> list[Row]:
-    """All of it."""
     return [_measure_mig(), *_measure_hung(), _measure_memory()]
 
 

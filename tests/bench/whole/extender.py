@@ -30,7 +30,6 @@ GPUS: Final = 8
 
 
 def measure() -> list[Row]:
-    """All of it, each cluster in a process of its own."""
     rows = []
     for nodes in CURVE:
         told = _run("answer", str(nodes))
@@ -67,14 +66,12 @@ def _run(*words: str) -> Any:
 
 
 def main() -> None:
-    """In the child."""
     what, nodes, *more = sys.argv[1:]
     told = answer(int(nodes)) if what == "answer" else weigh(int(nodes), int(more[0]))
     sys.stdout.write(json.dumps(told))
 
 
 def answer(nodes: int) -> dict[str, Any]:
-    """Milliseconds of each answer."""
     from nodeagent.extender.program import settle_heap  # noqa: PLC0415 - likewise
     from nodeagent.extender.wire import parse_question, render_filtered, render_scores  # noqa: PLC0415 - see `weigh`
     from tests.support.scheduling import FakeScheduler  # noqa: PLC0415 - likewise

@@ -120,7 +120,6 @@ def settle(agents: Sequence[AgentProcess]) -> Counts:
 
 
 def read_counts(agents: Sequence[AgentProcess]) -> Counts:
-    """As each of them counts its own."""
     return tuple(map(_read, agents))
 
 
@@ -134,12 +133,10 @@ def _read(agent: AgentProcess) -> Counter[str]:
 
 
 def count_writes(counts: Counter[str]) -> int:
-    """Those that change something."""
     return sum(count for verb, count in counts.items() if verb not in READS)
 
 
 def list_totals(counts: Counts) -> list[float]:
-    """Of each agent all its requests."""
     return [float(sum(each.values())) for each in counts]
 
 

@@ -52,7 +52,6 @@ def measure(command: str, directory: Path | None, rounds: int, shares: int = 1) 
 
 
 def measure_agent(rounds: int, shares: int = 1) -> list[Row]:
-    """The same of the agent, which knows the same words."""
     words = [word for key, value in _share(shares).items() for word in ("--set", f"sharing.{key}={json.dumps(value)}")]
     with bench_node() as node:
         return _measure(node, node.running_agent(*words), rounds)

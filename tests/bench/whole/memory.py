@@ -16,7 +16,6 @@ PODS = 50
 
 
 def measure() -> list[Row]:
-    """Once each, on a fresh node."""
     plain, whole = _weigh(everything=False), _weigh(everything=True)
     return [
         Row("agent and GPU worker with the API, PSS", "MiB", [plain], limit=60),

@@ -16,7 +16,6 @@ from tests.component.extender.harness import open_server
 
 
 def main() -> int:
-    """Tell the story of one seed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.extender", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=200)

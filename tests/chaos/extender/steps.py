@@ -47,7 +47,6 @@ async def a_pod_is_deleted(story: ClusterStory, chance: Random) -> None:
 
 
 async def a_size_is_set(story: ClusterStory, chance: Random) -> None:
-    """The others do not know before the node says so."""
     story.is_disturbed |= chance.choice(list(story.nodes.values())).resize(chance)
 
 

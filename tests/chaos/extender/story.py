@@ -113,14 +113,12 @@ class ClusterStory:
                 raise Violated(f"{node.name} has {node.count_most()} hundredths of a GPU bound")
 
     def hold_watches(self, steps: int) -> None:
-        """No watch tells anything for so many steps."""
         self.server.hold_watches = True
         self._held = max(self._held, steps)
 
     # The scheduler.
 
     def create(self, chance: Random) -> None:
-        """A pod comes."""
         if len(self.living) < LIVING_MAX:
             self._last += 1
             cores = chance.choice((5, 10, 20, 30, 45, 50, 60, 70, 90, 100, 200))

@@ -1,3 +1,3 @@
-from tests.support.files.short_directory import short_dir
+from tests.support.programs.fake_nvml import fake
 
-__all__ = ["short_dir"]
+__all__ = ["fake"]

@@ -61,7 +61,7 @@ def test_a_gpu_taken_out_is_missed_until_it_is_forgotten() -> None:
     with running("--pods", "8") as node:
         node.wait_for("/readyz", "\nready\n")
         node.wait_for(STATE, '"pod":{')
-        assert run_command(node.directory, "simulate", "fault", "unplug", "3").returncode == 0
+        node.inject("unplug", "3")
         node.wait_for("/api/v1/conditions", "gpu-vanished")
         returned, first, record = show(node)
         assert (returned, record["verdict"]) == (1, "broken")
@@ -81,7 +81,7 @@ def test_a_driver_that_hangs_is_an_error_when_pods_can_get_nothing() -> None:
     with running(*quick) as node:
         node.wait_for("/readyz", "\nready\n")
         node.wait_for(STATE, "all is well")
-        run_command(node.directory, "simulate", "fault", "hang", "sample", "forever")
+        node.inject("hang", "sample", "forever")
         node.wait_for("/metrics", "nodeagent_devices_offered 0")
         node.wait_for("/api/v1/conditions", "nothing-offered")
         returned, first, record = show(node)
@@ -100,7 +100,7 @@ def test_a_driver_that_hangs_is_said_as_soon_as_readings_are_old() -> None:
     with running("--set", "driver.call_timeout_seconds=20") as node:
         node.wait_for("/readyz", "\nready\n")
         node.wait_for(STATE, "all is well")
-        run_command(node.directory, "simulate", "fault", "hang", "sample", "forever")
+        node.inject("hang", "sample", "forever")
         was_told, deadline = False, time.monotonic() + 10.0
         while not was_told and time.monotonic() < deadline:
             record = node.get_json(STATE)
@@ -126,7 +126,7 @@ def test_a_preference_is_of_what_pods_can_get_now() -> None:
     """A lost GPU is not recommended, nor one that is held; a pod that asks for more than there is waits."""
     with running("--pods", "0") as node:
         node.wait_for("/readyz", "\nready\n")
-        assert run_command(node.directory, "simulate", "fault", "lost", "0").returncode == 0
+        node.inject("lost", "0")
         node.wait_for("/metrics", "nodeagent_devices_offered 7")
         lost = node.get_json("/api/v1/gpus/0")["gpu"]["uuid"]
         seven = json.loads(run_command(node.directory, "gpu", "prefer", "--size", "7", "--json").stdout)["devices"]
@@ -168,7 +168,7 @@ def test_what_happened_outlives_the_agent(short_dir: Path) -> None:
     words = ("--set", "gpus.source=simulated:t4", "--set", "kubernetes.enabled=false")
     with running_agent(short_dir, *words) as agent:
         agent.wait_for("/api/v1/events?follow=false", "driver ready")
-        assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "0"]})[0] == 200
+        agent.inject("xid", "79", "0")
         agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")
     with running_agent(short_dir, *words) as agent:
         agent.wait_for("/api/v1/events?follow=false", "XID 79 on GPU 0")

@@ -228,7 +228,6 @@ def test_commands_take_any_body_without_harm(node: AgentProcess, case: Case) -> 
 @pytest.mark.parametrize("path", GETS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_path_has_been_asked_with_every_method(node: AgentProcess, path: str, method: str) -> None:
-    """None is left to chance."""
     case = Case(method, path, spell(path, "0", [("follow", "false")]))
     answer = ask_tcp(node, case)
     assert find_fault(case, answer) == ""

@@ -22,7 +22,7 @@ def node() -> Iterator[AgentProcess]:
         with running_simulation(Path(directory), "--pods", "0", "--set", "labels.hold_seconds=0") as agent:
             agent.wait_for("/readyz", "\nready\n")
             agent.wait_for("/api/v1/events?follow=false&types=LabelsApplied", "gpu.healthy.count")
-            assert agent.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+            agent.inject("xid", "79", "3")
             wait_for_effects(agent)
             yield agent
 

@@ -21,7 +21,6 @@ CARD = "example.com/card"
 
 @contextmanager
 def kubelet(directory: Path) -> Iterator[None]:
-    """The stand-in kubelet, with pods that come and go."""
     command = (sys.executable, "-m", "nodeagent_sim.kubelet", "--dir", str(directory / "kubelet"))
     process = subprocess.Popen((*command, "--resource", CARD, "--pods", "1"))
     try:
@@ -86,7 +85,6 @@ def find_held(agent: AgentProcess) -> str:
 
 
 def test_a_gpu_that_is_expected_is_missed(short_dir: Path) -> None:
-    """Whatever other devices there are."""
     file = write_settings(short_dir)
     with running_agent(short_dir, "--config", str(file), "--set", "gpus.expected=1") as agent:
         agent.wait_for("/api/v1/conditions", "driver-no-hardware")

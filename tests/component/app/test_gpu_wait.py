@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +12,7 @@ from nodeagent.components.inventory.gpu_store import STORE, GpuStore, encode_gpu
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.model.gpu import StoredGpu
 from nodeagent.model.ids import GpuUuid, PciAddress
-from tests.support.programs.agent_process import AgentProcess, command_environment, run_command
+from tests.support.programs.agent_process import AgentProcess, run_command, starting
 
 LIMIT_KIB = 12 * 1024
 """What the process that waits may weigh, by its own measure of the kernel's; the whole agent takes five times that."""
@@ -37,21 +35,8 @@ def running(directory: Path, *words: str) -> Iterator[AgentProcess]:
     }
     (directory / "host").mkdir(exist_ok=True)
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nodeagent", "run", "--await-gpu", *sets, *words],
-        env=command_environment(directory),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    agent = AgentProcess(process, directory)
-    try:
+    with starting(directory, "run", "--await-gpu", *sets, *words) as agent:
         yield agent
-    finally:
-        agent.stop()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def wait_said(agent: AgentProcess) -> dict[str, object]:

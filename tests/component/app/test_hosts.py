@@ -12,7 +12,6 @@ FOREIGN = "metrics.example.com"
 
 
 def ask(agent: AgentProcess, method: str, path: str, host: str) -> http.client.HTTPResponse:
-    """The whole answer."""
     address, port = agent.url.removeprefix("http://").rstrip("/").rsplit(":", 1)
     connection = http.client.HTTPConnection(address, int(port), timeout=PATIENCE_SECONDS)
     with closing(connection):

@@ -3,7 +3,6 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess,
 
 WRITING = ("nvmlDeviceCreateGpuInstanceWithPlacement", "nvmlGpuInstanceCreateComputeInstance")
 LAYOUT = "2g.20gb 1g.10gb 1g.10gb 3g.40gb"
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeNvml]:
-    """Eight H100 behind NVML's real ABI."""
-    driver = FakeNvml(tmp_path, "dgx-h100")
-    yield driver
-    driver.clear()
-    driver.close()
 
 
 def use(fake: FakeNvml, *, manage: bool = True) -> tuple[str, ...]:
@@ -80,7 +70,6 @@ def test_gpus_are_cut_by_a_worker_that_is_gone_afterwards(short_dir: Path, fake:
 
 
 def test_an_agent_that_cuts_no_gpus_refuses_to(short_dir: Path, fake: FakeNvml) -> None:
-    """And says what would make it one that does."""
     with running_agent(short_dir, *use(fake, manage=False)) as agent:
         agent.wait_for("/api/v1/gpus", "gpu_utilization_percent")
         status, answer = agent.post("/api/v1/layout", {"layout": "all-balanced"})
@@ -129,7 +118,6 @@ def test_the_kubelet_hears_of_a_new_layout_soon(short_dir: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [WriteKind.CREATE, WriteKind.MODE_ON])
 def test_a_driver_that_refuses_leaves_gpus_as_they_were(short_dir: Path, fake: FakeNvml, kind: WriteKind) -> None:
-    """And the node says so."""
     function = {WriteKind.CREATE: WRITING[0], WriteKind.MODE_ON: "nvmlDeviceSetMigMode"}[kind]
     fake.fail(function, 999)
     with running_agent(short_dir, *use(fake)) as agent:

@@ -104,7 +104,6 @@ async def open_control(
 
 
 async def test_a_label_puts_its_configuration_in_force(main: Path, live: LiveSettings) -> None:
-    """It stays over a reload, and goes with the label."""
     async with open_control(main, live) as control:
         assert not is_shared(live)
         assert "sharing.timeSlicing" in await control.follow_label("shared")

@@ -92,10 +92,10 @@ def test_readers_are_told_of_a_fault_and_of_its_end(node: AgentProcess) -> None:
             stack.enter_context(contextlib.closing(connection))
         for _, answer in streams:
             assert {"verdict", "gpus", "events"} <= set(_read_update(answer)["sections"])
-        assert node.post("/api/v1/faults", {"fault": "xid", "arguments": ["79", "3"]})[0] == 200
+        node.inject("xid", "79", "3")
         for _, answer in streams:
             _wait_update(answer, "gpus", "✗ lost")
-        assert node.post("/api/v1/faults", {"fault": "clear", "arguments": []})[0] == 200
+        node.inject("clear")
 
 
 def test_a_reader_who_has_the_page_gets_only_what_changed(node: AgentProcess) -> None:

@@ -43,7 +43,6 @@ def find_version(root: Path) -> str:
 
 
 def plug_gpu(sys_dir: Path) -> None:
-    """A GPU on the bus."""
     place = sys_dir / "bus/pci/devices" / GPU
     place.mkdir(parents=True)
     for name, value in (("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200"), ("numa_node", "0")):

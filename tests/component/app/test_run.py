@@ -26,15 +26,6 @@ from tests.support.programs.agent_process import (
 )
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeNvml]:
-    """Eight H100 behind NVML's real ABI."""
-    driver = FakeNvml(tmp_path, "dgx-h100")
-    yield driver
-    driver.clear()
-    driver.close()
-
-
 def _use(fake: FakeNvml) -> tuple[str, ...]:
     environment = json.dumps(fake.environment)
     return (

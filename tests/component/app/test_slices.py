@@ -25,7 +25,6 @@ from tests.support.programs.agent_process import AgentProcess, running_agent
 
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
-    """An API server in a thread of its own."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(FakeApiServer().running()) as server:
         yield server
 
@@ -54,7 +53,7 @@ def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, no
     (document,) = server.slices.values()
     assert [one["name"] for one in document["spec"]["devices"]] == [f"gpu-{index}" for index in range(8)]
     assert document["metadata"]["ownerReferences"][0]["uid"] == f"uid-of-{NODE}"
-    assert node.post("/api/v1/faults", {"fault": "lost", "arguments": ["3"]})[0] == 200
+    node.inject("lost", "3")
     node.wait_until(components, lambda _: "taints" in str(server.slices), "and no taint came")
     (document,) = server.slices.values()
     assert [bool(one.get("taints")) for one in document["spec"]["devices"]] == [index == 3 for index in range(8)]
@@ -70,7 +69,6 @@ def test_a_whole_agent_tells_schedulers_of_its_devices(server: FakeApiServer, no
 async def test_without_an_api_server_there_is_nobody_to_tell(
     words: tuple[str, ...], parts: list[str], codes: set[str]
 ) -> None:
-    """And that is said."""
     live = LiveSettings(load_settings(environ={}, overrides=words).settings)
     clock = SystemClock()
     bus = Bus(clock)

@@ -106,19 +106,19 @@ def test_use_and_faults_of_parts_are_seen_on_every_surface(node: AgentProcess) -
     for pod in list_busy(json.loads(busy)):
         # One that has ended meanwhile is refused by name.
         for fault in ("over-limit", "no-library"):
-            run_command(node.directory, "simulate", "fault", fault, pod)
+            node.post("/api/v1/faults", {"fault": fault, "arguments": [pod]})
+    node.inject("foreign", "7")
     node.wait_until("/metrics", shows_over, "never showed more memory than the part")
     node.wait_for("/api/v1/conditions", "part-over-memory")
     node.wait_for("/api/v1/conditions", "part-library-absent")
     assert re.search(r" main +\d+ +[1-9]\d* of \d+ ", ask("fractions", "list"))
     assert re.search(r"^\d+ +- +\d+ +\d+% +[\d.]+ .iB +[\w-]+/[\w-]+$", ask("top", "--once"), re.MULTILINE)
     assert re.search(r"[1-9]\d* of \d+ cores", node.get("/")[1])
-    ask("simulate", "fault", "foreign", "7")
     node.wait_for("/api/v1/gpus", '"pid":9007')
     assert re.search(r"^9007 +- +7 +0%", ask("top", "--once"), re.MULTILINE)
     node.wait_for("/api/v1/conditions", "GPU 7: foreign of the host (pid 9007) uses ")
     assert 'nodeagent_condition_active{code="part-foreign-use"' in node.get("/metrics")[1]
-    ask("simulate", "fault", "clear")
+    node.inject("clear")
     node.wait_gone("/api/v1/gpus", '"pid":9007')
     node.wait_gone("/api/v1/conditions", "part-over-memory")
     node.wait_gone("/api/v1/conditions", "part-foreign-use")
@@ -128,13 +128,13 @@ def test_use_and_faults_of_parts_are_seen_on_every_surface(node: AgentProcess) -
 def test_pods_wait_where_foreign_programs_leave_no_room(node: AgentProcess) -> None:
     """Those that come from then on, and no longer than the programs are there: some pod ends every few seconds."""
     for index in range(8):
-        assert run_command(node.directory, "simulate", "fault", "foreign", str(index)).returncode == 0
+        node.inject("foreign", str(index))
     deadline = time.monotonic() + 150
     while "part-no-room" not in node.get("/api/v1/conditions")[1]:
         assert time.monotonic() < deadline, "no pod has ever waited"
         time.sleep(0.5)
     assert " waits " in run_command(node.directory, "fractions", "list").stdout
-    assert run_command(node.directory, "simulate", "fault", "clear").returncode == 0
+    node.inject("clear")
     node.wait_gone("/api/v1/conditions", "part-no-room")
 
 

@@ -32,15 +32,6 @@ def test_a_foreign_plugin_has_every_row(short_dir: Path, is_fixed: bool) -> None
     assert all(row.percentile(0.5) > 0 for name, row in rows.items() if "processor" not in name)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("server", ["grpclib", "nodeagent"])
-def test_the_least_of_a_server_is_measured(server: str) -> None:
-    """The same plugin on other servers: what a pair takes there with nothing to do."""
-    command = f"{sys.executable} -m tests.bench.example_plugin {{dir}} --on {server}"
-    rows = {row.name: row for row in foreign.measure(command, None, rounds=1)}
-    assert len(rows["prefer + Allocate, 8 of 8"].samples) == foreign.ROUNDS_EACH
-
-
 def test_a_plugin_that_does_not_run_is_said_so(tmp_path: Path) -> None:
     """Nobody waits for the registration of a command that has ended."""
     with pytest.raises(foreign.PluginEnded, match="ended with 3"):

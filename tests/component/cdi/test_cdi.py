@@ -38,8 +38,6 @@ SETTLED_SECONDS = 5.0
 
 
 class Surroundings:
-    """Everything the component is wired to."""
-
     def __init__(self, **settings: Any) -> None:
         clock = FakeClock()
         self.bus = Bus(clock)

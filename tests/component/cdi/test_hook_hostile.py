@@ -13,9 +13,6 @@ import pytest
 from tests.component.cdi.bundle import Bundle, list_cached, needs_compiler, needs_root
 from tests.component.cdi.hostile import INSIDE_SETTINGS, LIBRARY, HostileRoot, look, restore
 from tests.support.files.driver_tree import encode_library
-from tests.support.files.short_directory import short_dir
-
-__all__ = ["short_dir"]
 
 NEEDED = ("runc", "busybox", "unshare")
 QUICK, ALL, SECONDS = 8, 200, 20

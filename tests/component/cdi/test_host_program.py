@@ -1,6 +1,5 @@
 """Programs of the agent's that run on the host: put there once, tried once."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,13 +46,6 @@ SCRIPT = """#!/bin/sh
 echo run >> {log}
 [ "$1" = self-check ] && {outcome}
 """
-
-
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("hook")
-    yield worker
-    worker.close()
 
 
 async def test_a_program_is_tried_once_as_long_as_it_is_the_same(worker: WorkerThread, tmp_path: Path) -> None:

@@ -210,7 +210,6 @@ class World:
         return {} if book is None else dict(book.value.claims)
 
     def tell(self, *, is_open: bool = True) -> None:
-        """The node is known."""
         self.bus.publish_state(self.inventory, source="test")
         self.bus.publish_state(behind_claims(self.inventory.gpus, is_open=is_open), source="test")
         self.bus.publish_state(CdiState(generation=1), source="test")
@@ -226,7 +225,6 @@ class World:
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
-        """The journal is kept."""
         keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
@@ -235,7 +233,6 @@ class World:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """The component is at work."""
         self.claims = self.build()
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: self.claims.run(task_status=task_status))

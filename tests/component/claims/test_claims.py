@@ -362,7 +362,6 @@ async def test_health_is_told_when_it_changes(world: World) -> None:
 
 
 async def test_a_driver_that_cannot_be_served_is_said_to_be_so_and_tried_again(world: World) -> None:
-    """Until it can."""
     tries = 0
 
     async def serve(driver: object, report: object, opened: object) -> None:
@@ -391,6 +390,5 @@ async def _run(world: World) -> None:
 
 
 def test_what_a_prepared_claim_is_called() -> None:
-    """By namespace and name."""
     claim = PreparedClaim(uid="u", namespace="ns", name="c", devices=(), since_seconds=0.0)
     assert claim.describe() == "ns/c"

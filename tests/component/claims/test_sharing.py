@@ -128,7 +128,6 @@ async def test_a_time_slice_is_given_back_though_the_agent_has_just_started(worl
 
 
 async def test_what_was_made_by_parts_that_are_off_now_is_not_forgotten(world: World) -> None:
-    """The claim stays until they are on again, and says which."""
     world.inventory = replace(world.inventory, gpus=(replace(cuttable(0), minor=0), *world.inventory.gpus[1:]))
     assert world.api is not None
     mps = make_config(gpu_config({"strategy": "MPS"}), "gpu")

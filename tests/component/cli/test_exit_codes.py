@@ -104,7 +104,6 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
 
 
 def list_commands(root: Command = ROOT, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
-    """Each command that runs, by its words."""
     if root.runs:
         yield " ".join(words), root
     for one in root.subcommands:

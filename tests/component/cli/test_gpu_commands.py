@@ -30,7 +30,6 @@ def test_list_works_without_an_agent(alone: tuple[str, ...]) -> None:
 
 
 def test_topology_works_without_an_agent(alone: tuple[str, ...]) -> None:
-    """As a matrix, and as data."""
     code, out, _ = run_here("gpu", "topology", "--gpus", "simulated:dgx-h100", *alone)
     assert (code, out.splitlines()[1].split()[:3]) == (0, ["GPU0", "X", "NV18"])
     code, out, _ = run_here("gpu", "topology", "--json", "--gpus", "simulated:dgx-h100", *alone)
@@ -53,7 +52,6 @@ def test_missing_driver_has_its_own_exit_code(alone: tuple[str, ...], tmp_path: 
 
 
 def test_health_needs_the_agent(alone: tuple[str, ...]) -> None:
-    """Only it judges."""
     code, _, err = run_here("gpu", "health", *alone)
     assert code == 4
     assert "no agent answers" in err
@@ -172,7 +170,6 @@ def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> Non
 
 
 def test_a_door_that_is_none_and_a_gpu_that_is_none_are_refused(node: AgentProcess) -> None:
-    """With what there is."""
     assert run_command(node.directory, "gpu", "set-door", "1", "ajar", *NOBODY).returncode == 2
     refused = run_command(node.directory, "gpu", "set-door", "9", "none", *NOBODY)
     assert (refused.returncode, "no GPU 9: name it by index" in refused.stderr) == (2, True)

@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import run_command, running_simulation
-
-__all__ = ["short_dir"]
 
 FILE = "version: v1\nmig-configs: {night: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}]}\n"
 

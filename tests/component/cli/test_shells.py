@@ -70,7 +70,6 @@ class Terminal:
             self.take_in(0.1)
 
     def complete(self, line: str) -> str:
-        """The line after the tabulator."""
         self._told.unlink(missing_ok=True)
         self.type(f"{line}\t\x18")
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -44,8 +44,6 @@ ANSWERS = {
 
 @contextmanager
 def answering(status: int, body: bytes, server: str, simulated: str = "") -> Iterator[int]:
-    """The port of a program that says this to everything."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response_only(status)

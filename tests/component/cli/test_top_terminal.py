@@ -24,11 +24,8 @@ import pytest
 from msgspec import json
 
 from nodeagent.cli.top.terminal import ENDING, ENTER, LEAVE, EndedBySignal, Terminal
-from tests.support.files.short_directory import short_dir
 from tests.unit.cli.top.test_view import make_record, make_state
 from tests.unit.components.exporter.builders import allocate, make_sample
-
-__all__ = ["short_dir"]
 
 PATIENCE_SECONDS = 60.0
 STATE = json.encode(make_state(make_record(make_sample(), allocate("bert-0", make_sample().uuid))))
@@ -96,11 +93,9 @@ class Session:
         os.close(self._terminal)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the window another size."""
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def press(self, keys: str) -> None:
-        """Type."""
         os.write(self._keyboard, keys.encode())
 
     def wait_for(self, text: str) -> str:
@@ -186,7 +181,6 @@ def test_it_follows_the_size_of_the_window(short_dir: Path) -> None:
 
 @pytest.mark.long
 def test_without_an_agent_it_says_so_and_goes_on(short_dir: Path) -> None:
-    """Until there is one."""
     with Session(short_dir) as session:
         session.wait_for("no agent answers")
         with serve_state(short_dir):

@@ -14,11 +14,8 @@ from msgspec import json
 
 from nodeagent.components.web.api.fractions import FractionsRecord
 from nodeagent.edge.http.messages import SERVER
-from tests.support.files.short_directory import short_dir
 from tests.support.nodes import make_rich_state
 from tests.support.programs.command_line import run_here
-
-__all__ = ["short_dir"]
 
 ANSWERS = {
     "/api/v1/state": json.encode(make_rich_state()),
@@ -121,7 +118,6 @@ def test_a_port_with_passwords_says_that_root_needs_none(status: HTTPStatus, run
 
 
 def test_a_port_with_tls_is_told_from_one_that_is_broken(run_refused: Run, short_dir: Path) -> None:
-    """Where the configuration says so."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
 

@@ -48,8 +48,6 @@ class FakePods(KubePods):
 
 
 class Stage:
-    """The component with everything round it."""
-
     def __init__(self, clock: FakeClock, **kubernetes: Any) -> None:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)

@@ -167,7 +167,6 @@ async def test_events_wait_for_the_server(clock: FakeClock) -> None:
 
 
 async def test_events_can_be_switched_off(clock: FakeClock) -> None:
-    """Nothing is told where nobody wants it."""
     async with Stage(clock, events=False).running() as stage:
         await settle()
         stage.bus.publish_fact(GpuVanished(gpu=gpu_uuid(1), generation=2), source="test")

@@ -110,7 +110,6 @@ async def test_containers_are_known_by_what_the_kubelet_wrote_on_them(host: Path
 
 
 async def test_containers_that_cannot_be_listed_are_an_error(host: Path) -> None:
-    """Nonsense, and nobody there."""
     fake = FakeCri()
     fake.raw_containers = b"\x0a\x05ab"
     async with fake.serving(host / "s"):
@@ -221,7 +220,6 @@ async def test_the_socket_that_the_kubelet_was_told_of_is_looked_at(host: Path) 
 
 
 async def test_a_left_over_socket_is_a_candidate_that_does_not_answer(host: Path) -> None:
-    """It is seen, with the reason."""
     with socket.socket(socket.AF_UNIX) as left_over:
         left_over.bind(str(host / "run/containerd/containerd.sock"))
     (candidate,) = (await make_detector(host).read_evidence()).candidates

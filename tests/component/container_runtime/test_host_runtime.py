@@ -99,7 +99,6 @@ async def test_docker_judges_from_the_release_that_can(
 
 
 async def test_a_program_that_cannot_be_asked_judges_nothing(host: Path) -> None:
-    """It may be no program at all."""
     edge = Edge(host, "")
     daemon = edge.program.with_name("dockerd")
     daemon.write_text("no program")

@@ -30,7 +30,6 @@ async def test_a_restart_that_succeeds_says_nothing() -> None:
     ],
 )
 async def test_a_restart_that_fails_is_told_in_the_commands_own_words(command: tuple[str, ...], said: str) -> None:
-    """Or by its status."""
     with pytest.raises(RestartFailed, match=f"failed: {said}:"):
         await restart_runtime(command)
 
@@ -111,7 +110,6 @@ def test_a_start_that_nobody_knows_of_is_zero(command: tuple[str, ...]) -> None:
 
 
 def test_a_service_manager_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known then."""
     program = tmp_path / "systemctl"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)

@@ -104,7 +104,6 @@ def test_a_daemon_that_does_not_answer_proves_nothing(install: Install, tmp_path
 def test_what_cannot_be_started_is_an_obstacle(
     install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each in a few words."""
     program = install("#!/bin/sh\n")
     assert "is not there" in run_trial("/nowhere/containerd").obstacle
     assert "is /usr/bin/python3, not containerd" in run_trial("/usr/bin/python3").obstacle

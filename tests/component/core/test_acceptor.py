@@ -11,33 +11,13 @@ import pytest
 
 from nodeagent.core import acceptor
 from nodeagent.core.acceptor import PER_TURN, Acceptor
+from tests.support.wire.broken_listener import BrokenListener
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0), backlog=4 * PER_TURN) as server:
         yield server
-
-
-class Broken:
-    """A listener that fails so many times."""
-
-    def __init__(self, listener: socket.socket, failures: int, code: int) -> None:
-        self._listener, self._failures, self._code = listener, failures, code
-        self.attempts = 0
-
-    def fileno(self) -> int:
-        return self._listener.fileno()
-
-    def settimeout(self, seconds: float) -> None:
-        self._listener.settimeout(seconds)
-
-    def accept(self) -> tuple[socket.socket, object]:
-        self.attempts += 1
-        if self._failures:
-            self._failures -= 1
-            raise OSError(self._code, "trouble")
-        return self._listener.accept()
 
 
 def fail(error: OSError) -> None:
@@ -69,7 +49,7 @@ async def test_a_listener_that_fails_is_tried_again_after_a_pause(
     monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 0.05)
     told: list[OSError] = []
     taken = anyio.Event()
-    broken = Broken(listener, 3, code)
+    broken = BrokenListener(listener, code, 3)
 
     def take(caller: socket.socket) -> None:
         caller.close()
@@ -86,7 +66,7 @@ async def test_a_listener_that_fails_is_tried_again_after_a_pause(
 async def test_closing_in_a_pause_ends_it(listener: socket.socket) -> None:
     """Nothing is taken afterwards, and the listener may be read by another."""
     failed = anyio.Event()
-    broken = Broken(listener, 1, errno.EMFILE)
+    broken = BrokenListener(listener, errno.EMFILE, 1)
     one = Acceptor(broken, lambda caller: caller.close(), lambda _error: failed.set())  # type: ignore[arg-type]
     with socket.create_connection(listener.getsockname()), anyio.fail_after(20):
         await failed.wait()

@@ -105,8 +105,6 @@ class FakeOthers:
 
 
 class World:
-    """Everything round the component."""
-
     def __init__(self, clock: FakeClock, settings: Settings | None = None) -> None:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)

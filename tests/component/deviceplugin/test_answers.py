@@ -71,7 +71,6 @@ async def test_the_start_of_a_container_tells_who_it_is(world: World) -> None:
 
 
 async def test_a_look_that_fails_changes_nothing(world: World) -> None:
-    """What was known of the node stays known."""
     world.facts = HandoutFacts(imex_channels=(3,))
     async with world.running():
         await world.publish(TWO)

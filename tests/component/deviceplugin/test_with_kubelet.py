@@ -33,12 +33,9 @@ from nodeagent.model.plugin import AdvertisedResource, HandoutFacts
 from nodeagent.model.ports import DevicePlugin
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from nodeagent_sim.kubelet.pods import AdmissionRefused
-from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.waiting import in_thread
 from tests.support.wire.go_client import GoClient
-
-__all__ = ["short_dir"]
 
 GPU = "nvidia.com/gpu"
 
@@ -106,7 +103,6 @@ class Agent:
 
 @asynccontextmanager
 async def node(short_dir: Path, settings: Settings | None = None) -> AsyncIterator[tuple[StandInKubelet, Agent]]:
-    """A kubelet and an agent that is not running yet."""
     kubelet = StandInKubelet(short_dir / "kubelet")
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)

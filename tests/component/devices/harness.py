@@ -98,8 +98,6 @@ class FakeSpecs(SpecFiles):
 
 
 class World:
-    """Everything round the component."""
-
     def __init__(self, clock: FakeClock) -> None:
         self.bus = Bus(clock)
         self.clock = clock
@@ -149,7 +147,6 @@ class World:
         return self.plugins.plugins[THING]
 
     async def listed(self) -> dict[str, bool]:
-        """What the kubelet would be told now."""
         return {device.id: device.healthy for device in await self.plugin.wait_devices(None)}
 
     def table(self) -> DeviceTable:

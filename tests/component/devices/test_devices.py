@@ -152,7 +152,6 @@ async def test_classes_come_and_go_with_the_configuration(world: World) -> None:
 
 
 async def test_a_specification_that_cannot_be_written_keeps_its_devices_back(world: World) -> None:
-    """And is written as soon as it can be."""
     world.specs.fails = True
     async with world.running():
         assert await world.listed() == {}
@@ -175,7 +174,6 @@ async def test_a_specification_that_cannot_be_removed_is_tried_again(world: Worl
 
 
 async def test_what_is_right_already_is_not_written_again(world: World) -> None:
-    """After a restart of the agent."""
     async with world.running():
         written = dict(world.specs.files)
     world.specs.writes = 0
@@ -217,7 +215,6 @@ async def test_a_host_that_cannot_be_watched_is_looked_at_now_and_then(world: Wo
 
 
 async def test_an_allocation_is_no_reason_to_look_at_the_host(world: World) -> None:
-    """Only at who has what."""
     async with world.running():
         before = world.scan.looks
         await world.hold(held(X0))
@@ -285,7 +282,6 @@ async def test_a_device_that_went_while_no_agent_was_there_is_named_with_its_hol
 
 
 async def test_a_device_that_somebody_has_whole_is_not_given_in_shares(world: World) -> None:
-    """After a change of the configuration."""
     async with world.running():
         await world.hold(held(X0))
         await world.reload(plan(make_class(nodes=["/dev/x*"], replicas=2)))
@@ -305,5 +301,4 @@ async def test_a_held_device_of_before_is_listed_unhealthy_after_a_restart(world
 
 
 def test_settings_without_classes_want_nothing() -> None:
-    """The default."""
     assert Settings().devices.classes == ()

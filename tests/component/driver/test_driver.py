@@ -36,8 +36,6 @@ MARKER = render_driver_marker(DriverPlace())
 
 
 class Surroundings:
-    """Everything the component is wired to."""
-
     def __init__(self, probe: FakeProbe, **settings: Any) -> None:
         clock = FakeClock()
         self.bus = Bus(clock)
@@ -168,7 +166,6 @@ async def test_failing_driver_is_looked_at_sooner() -> None:
 
 
 async def test_reloaded_settings_take_effect_at_the_next_look() -> None:
-    """Settings are read anew for each look."""
     around = Surroundings(FakeProbe(WORKING), revalidate_seconds=30.0, manage_device_nodes=False)
     async with around.running():
         assert around.nodes.rounds == 0

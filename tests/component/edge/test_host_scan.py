@@ -21,7 +21,6 @@ RDMA = PciAddress("0000:3b:00.0")
 
 
 def can_make_nodes() -> bool:
-    """Whether this user may."""
     return os.geteuid() == 0
 
 
@@ -139,7 +138,6 @@ def scan(roots: ScanRoots) -> Iterator[HostScan]:
 
 
 async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) -> None:
-    """By the next comparison after it."""
     request = ScanRequest(patterns=("/dev/x*",))
     assert (await scan.look(request)).nodes == ()
     with anyio.fail_after(5):
@@ -151,7 +149,6 @@ async def test_a_node_that_comes_is_noticed(scan: HostScan, roots: ScanRoots) ->
 
 
 async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan, roots: ScanRoots) -> None:
-    """Nothing is raised for one that is not there."""
     (roots.sys / "state").write_text("on\n")
     assert await scan.read_files(["state", "none", ""]) == {"state": "on", "none": ""}
 

@@ -1,18 +1,19 @@
 """The small API server and a client of it, over real HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Kubeconfig
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.model.cluster import ClusterNode
 from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.wire.given_credentials import GivenCredentials
 
+T = TypeVar("T")
 EAGER = ClientSettings(timeout_seconds=5, requests_per_second=1000, burst=100)
 COUNT = "nvidia.com/gpu.count"
 
@@ -44,11 +45,12 @@ async def open_node(
         yield server, KubeNode(client, name, SystemClock(), Random(1), silence_seconds=silence_seconds)
 
 
-async def take(node: KubeNode, count: int) -> list[ClusterNode]:
-    found: list[ClusterNode] = []
-    async with aclosing(node.follow_node()) as states:
-        async for state in states:
-            found.append(state)
+async def take(followed: AsyncGenerator[T, None], count: int) -> list[T]:
+    """The first values of what is followed, or all where it ends before."""
+    found: list[T] = []
+    async with aclosing(followed) as values:
+        async for value in values:
+            found.append(value)
             if len(found) == count:
-                return found
-    raise AssertionError("a node is followed until something breaks")
+                break
+    return found

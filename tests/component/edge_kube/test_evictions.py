@@ -37,7 +37,6 @@ async def test_a_pod_is_asked_to_go(tmp_path: Path) -> None:
 
 
 async def test_a_pod_of_the_same_name_that_came_later_is_not_meant(tmp_path: Path) -> None:
-    """Where it is known which one was meant."""
     async with open_client(tmp_path) as (server, client):
         add_pod(server, uid="uid-2")
         assert await KubeEvictions(client, NODE).evict_pod(POD) is Eviction.GONE
@@ -60,7 +59,6 @@ async def test_a_budget_has_the_last_word_and_holds_up_nobody_else(tmp_path: Pat
     "body", [b"", b"too many", b"[]", b'{"details": null}', b'{"details": {"causes": [{"reason": "Other"}]}}']
 )
 async def test_a_busy_server_is_no_budget(tmp_path: Path, body: bytes) -> None:
-    """It is told as what it is."""
     async with open_client(tmp_path) as (server, client):
         server.answer(429, body=body)
         with pytest.raises(ApiBusy):
@@ -68,7 +66,6 @@ async def test_a_busy_server_is_no_budget(tmp_path: Path, body: bytes) -> None:
 
 
 async def test_a_missing_right_is_told(tmp_path: Path) -> None:
-    """With what to apply."""
     async with open_client(tmp_path) as (server, client):
         server.answer(403)
         with pytest.raises(ApiForbidden, match=r"evict the pod ml/train.*deploy/rbac-mig\.yaml"):

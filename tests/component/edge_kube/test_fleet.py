@@ -58,7 +58,6 @@ async def test_a_large_cluster_is_listed_in_pages(tmp_path: Path, monkeypatch: p
 
 
 async def test_an_empty_cluster_is_one_page(tmp_path: Path) -> None:
-    """Which says that there is nothing."""
     async with open_fleet(tmp_path) as (server, client):
         (page,) = [page async for page in pods_of(client).list()]
         assert (page.items, page.version, page.is_last) == ([], str(server.version), True)

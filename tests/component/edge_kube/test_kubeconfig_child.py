@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ from tests.fakes.apiserver import NODE, FakeApiServer
 from tests.support.waiting import wait_until
 
 NODE_PATH = f"/api/v1/nodes/{NODE}"
-
-
-@pytest.fixture
-async def worker() -> AsyncIterator[WorkerThread]:
-    thread = WorkerThread("test")
-    yield thread
-    thread.close()
 
 
 @pytest.fixture(autouse=True)

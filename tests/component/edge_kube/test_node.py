@@ -169,7 +169,7 @@ async def test_an_expired_watch_lists_anew(tmp_path: Path) -> None:
     """A version that is too old costs one read, whether the watch is refused or told so."""
     async with open_node(tmp_path) as (server, node):
         server.watch_lines.append(line("ERROR", code=410, message="too old resource version"))
-        assert len(await take(node, 2)) == 2
+        assert len(await take(node.follow_node(), 2)) == 2
         assert [each[0] for each in server.requests] == ["GET", "WATCH", "GET"]
 
 
@@ -190,7 +190,7 @@ async def test_a_broken_watch_is_an_error_with_a_name(tmp_path: Path, said: byte
     async with open_node(tmp_path) as (server, node):
         server.watch_lines.append(said)
         with pytest.raises(error):
-            await take(node, 2)
+            await take(node.follow_node(), 2)
 
 
 async def test_a_watch_ends_with_the_connection_it_came_by(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
     """A connection whose other end is gone says nothing, and is not trusted for ever."""
     async with open_node(tmp_path, silence_seconds=0.1) as (_, node):
         with pytest.raises(ApiUnreachable, match="too slow"):
-            await take(node, 2)
+            await take(node.follow_node(), 2)
 
 
 async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> None:

@@ -48,6 +48,5 @@ async def test_what_is_asked_for_and_whether_it_has_ended(tmp_path: Path) -> Non
 
 
 async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
-    """Nothing of it gets any further."""
     with pytest.raises(ApiUnreachable, match="makes no sense"):
         await read(tmp_path, {"metadata": {"name": "a"}, "spec": {"nodeName": NODE}})

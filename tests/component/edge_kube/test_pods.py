@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
@@ -11,8 +11,8 @@ import pytest
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.errors import ApiForbidden, ApiUnreachable
 from nodeagent.edge.kube.pods import KubePods
-from nodeagent.model.cluster import ApiCall, PodLabelTable
-from tests.component.edge_kube.harness import open_client
+from nodeagent.model.cluster import ApiCall
+from tests.component.edge_kube.harness import open_client, take
 from tests.fakes.apiserver import NODE, FakeApiServer
 
 
@@ -31,16 +31,6 @@ async def open_pods(tmp_path: Path) -> AsyncIterator[tuple[FakeApiServer, KubeCl
         yield server, client, KubePods(client, NODE, Random(1))
 
 
-async def take(pods: KubePods, count: int) -> list[dict[str, dict[str, str]]]:
-    found: list[PodLabelTable] = []
-    async with aclosing(pods.follow_pods()) as tables:
-        async for table in tables:
-            found.append(table)
-            if len(found) == count:
-                break
-    return [{one.pod: one.labels for one in table.pods} for table in found]
-
-
 async def test_pods_are_listed_and_then_followed(tmp_path: Path) -> None:
     """Come, changed, gone; a watch that is too old begins anew with a list; each table is whole."""
     async with open_pods(tmp_path) as (server, client, pods):
@@ -49,7 +39,7 @@ async def test_pods_are_listed_and_then_followed(tmp_path: Path) -> None:
         bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "8"}})
         server.watch_lines.extend([line("ADDED", make_pod("b")), bookmark, line("MODIFIED", make_pod("b", team="red"))])
         server.watch_lines.extend([line("DELETED", make_pod("a")), line("DELETED", make_pod("a")), expired])
-        assert await take(pods, 6) == [
+        assert [{one.pod: one.labels for one in table.pods} for table in await take(pods.follow_pods(), 6)] == [
             {"a": {"team": "blue"}},
             {"a": {"team": "blue"}, "b": {}},
             {"a": {"team": "blue"}, "b": {"team": "red"}},
@@ -66,13 +56,12 @@ async def test_a_missing_right_is_named(tmp_path: Path) -> None:
     async with open_pods(tmp_path) as (server, client, pods):
         server.answer(403)
         with pytest.raises(ApiForbidden):
-            await take(pods, 1)
+            await take(pods.follow_pods(), 1)
         assert client.counts[ApiCall(verb="GET", outcome="403")] == 1
 
 
 async def test_an_answer_that_is_no_pod_is_an_error(tmp_path: Path) -> None:
-    """Nothing of it gets any further."""
     async with open_pods(tmp_path) as (server, _, pods):
         server.pods = {"a": {"metadata": {"name": "a"}, "spec": {"nodeName": NODE}}}
         with pytest.raises(ApiUnreachable, match="makes no sense"):
-            await take(pods, 1)
+            await take(pods.follow_pods(), 1)

@@ -165,7 +165,6 @@ async def test_a_server_that_does_not_know_the_path_says_nothing_of_a_claim(tmp_
 
 
 async def test_a_pod_is_alive_until_it_has_ended_is_asked_to_go_or_is_another_one(tmp_path: Path) -> None:
-    """By its uid."""
     known = {"metadata": {"uid": "pod-1"}, "status": {"phase": "Pending"}}
     async with open_client(tmp_path) as (server, client):
         claims = KubeClaims(client)

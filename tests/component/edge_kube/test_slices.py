@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -11,8 +11,8 @@ import pytest
 
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable, NodeMissing
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool, StoredSlice
-from tests.component.edge_kube.harness import open_client
+from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool
+from tests.component.edge_kube.harness import open_client, take
 from tests.fakes.apiserver import FakeApiServer
 
 POOL = SlicePool(driver="gpu.nvidia.com", node="node-1")
@@ -28,16 +28,6 @@ async def open_slices(tmp_path: Path) -> AsyncIterator[tuple[FakeApiServer, Kube
 
 def line(kind: str, content: object) -> bytes:
     return json.dumps({"type": kind, "object": content}).encode() + b"\n"
-
-
-async def take(slices: KubeSlices, count: int) -> list[dict[str, StoredSlice]]:
-    found: list[dict[str, StoredSlice]] = []
-    async with aclosing(slices.follow_slices()) as tables:
-        async for table in tables:
-            found.append(dict(table))
-            if len(found) == count:
-                break
-    return found
 
 
 async def test_a_slice_is_made_changed_and_taken_away(tmp_path: Path) -> None:
@@ -89,7 +79,7 @@ async def test_slices_are_listed_and_then_followed(tmp_path: Path) -> None:
         server.watch_lines.extend(
             [line("ADDED", other), line("DELETED", document), line("ERROR", {"code": 410, "message": "too old"})]
         )
-        assert [sorted(table) for table in await take(slices, 4)] == [["s"], ["s", "t"], ["t"]]
+        assert [sorted(table) for table in await take(slices.follow_slices(), 4)] == [["s"], ["s", "t"], ["t"]]
 
 
 async def test_an_answer_that_is_no_slice_is_an_error(tmp_path: Path) -> None:
@@ -97,7 +87,7 @@ async def test_an_answer_that_is_no_slice_is_an_error(tmp_path: Path) -> None:
     async with open_slices(tmp_path) as (server, slices):
         server.slices["s"] = {"metadata": {"name": "s"}, "spec": {"driver": POOL.driver, "nodeName": POOL.node}}
         with pytest.raises(ApiUnreachable, match="makes no sense"):
-            await take(slices, 1)
+            await take(slices.follow_slices(), 1)
 
 
 async def test_the_node_that_slices_go_with_is_asked_for(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ class InProcess:
         self.fake, self.library = fake, library
 
     def handle(self, index: int) -> Any:
-        """The GPU at this index."""
         return pynvml.nvmlDeviceGetHandleByIndex(index)
 
     def end_watch(self) -> None:

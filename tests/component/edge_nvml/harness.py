@@ -1,6 +1,6 @@
 """`NvmlGpus` over a real worker process that has loaded a fake library."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ async def running_gpus(fake: FakeNvml, base: NvmlSettings = PATIENT, **settings:
 
 
 def worker_pid(gpus: NvmlGpus) -> int:
-    """The present worker."""
     statistics = gpus.statistics()
     assert statistics is not None
     assert statistics.pid is not None
@@ -60,12 +59,4 @@ def read_process(pid: int) -> tuple[str, list[str]]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process."""
     return Path(f"/proc/{pid}").exists()
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds, which another process brings about."""
-    with anyio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 -- the other process has no event to set
-            await anyio.sleep(0.005)

@@ -14,9 +14,10 @@ from nodeagent.edge.nvml.errors import REASONS, UNLOADABLE
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverUnavailable
 from nodeagent.model.gpu import FabricPhase, PathKind
 from tests.component.edge_nvml.conftest import MakeFake
-from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, wait_for, worker_pid
+from tests.component.edge_nvml.harness import is_alive, read_process, read_rss_kib, running_gpus, worker_pid
 from tests.fakes.nvml.build import SONAME
 from tests.fakes.nvml.control import FakeNvml
+from tests.support.waiting import wait_until
 from tests.unit.edge.host.tree import encode_new_cache
 
 NEWER_FUNCTIONS = (
@@ -341,7 +342,7 @@ async def test_levels_are_read_when_they_are_due(fake: FakeNvml) -> None:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(listen)
                 await listening.wait()
-                await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=7) > 0)
+                await wait_until(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=7) > 0)
                 fake.push_event(0, 8, 31)
         assert (await gpus.read_sample()).gpus[0].ecc_corrected_volatile == 7
 

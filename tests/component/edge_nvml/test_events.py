@@ -12,14 +12,14 @@ from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import GpuEvent
-from tests.component.edge_nvml.harness import STRICT, running_gpus, wait_for
+from tests.component.edge_nvml.harness import STRICT, running_gpus
 from tests.fakes.nvml.control import FakeNvml
+from tests.support.waiting import wait_until
 
 XID = 0x8
 
 
 def uuid_of(fake: FakeNvml, index: int) -> GpuUuid:
-    """A GPU's UUID."""
     return GpuUuid(fake.gpu(index).uuid.decode())
 
 
@@ -30,7 +30,6 @@ class Watch:
         self._events = events
 
     async def take(self) -> GpuEvent:
-        """The next event."""
         with anyio.fail_after(20):
             return await anext(self._events)
 
@@ -47,7 +46,7 @@ async def watching(gpus: NvmlGpus, fake: FakeNvml) -> AsyncIterator[Watch]:
                 first.append(await watch.take())
 
             tasks.start_soon(take_first)
-            await wait_for(lambda: all(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)))
+            await wait_until(lambda: all(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)))
             fake.push_event(0, XID, 1)
         assert first == [XidReported(gpu=uuid_of(fake, 0), xid=1)]
         yield watch
@@ -123,10 +122,10 @@ async def test_a_gpu_that_was_plugged_in_is_watched(fake: FakeNvml) -> None:
                 found.append(await anext(events))
 
             tasks.start_soon(take)
-            await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
+            await wait_until(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
             fake.plug(7)
             await gpus.read_inventory()
-            await wait_for(lambda: found == [GpuEventReported(gpu=uuid_of(fake, 7), kind=WATCH_RESUMED)])
+            await wait_until(lambda: found == [GpuEventReported(gpu=uuid_of(fake, 7), kind=WATCH_RESUMED)])
             tasks.cancel_scope.cancel()
 
 
@@ -153,7 +152,7 @@ async def test_one_gpu_without_events_leaves_the_others_watched(fake: FakeNvml) 
                 found.append(await anext(events))
 
             tasks.start_soon(take_first)
-            await wait_for(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
+            await wait_until(lambda: fake.calls("nvmlDeviceRegisterEvents", gpu=6) > 0)
             fake.push_event(5, XID, 94)
     assert found == [XidReported(gpu=uuid_of(fake, 5), xid=94)]
 

@@ -69,7 +69,6 @@ def is_part(found: Any, whole: Any) -> bool:
 
 
 def called_functions(loaded: InProcess) -> set[str]:
-    """What the readings call on this GPU."""
     return {name for name in list_functions() if loaded.fake.calls(name)}
 
 

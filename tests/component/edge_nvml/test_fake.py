@@ -184,7 +184,6 @@ def test_processes_are_listed_by_kind_and_instance(load_in_process: Load) -> Non
 
 
 def test_accounting_and_the_wider_process_utilisation(load_in_process: Load) -> None:
-    """Both tell of the same process."""
     loaded = load_in_process("t4")
     loaded.fake.add_process(0, 21, 1 << 20, sm_percent=40, jpeg_percent=7, timestamp_microseconds=9)
     loaded.fake.gpu(0).accounting_mode = 1

@@ -19,10 +19,11 @@ from nodeagent.rules.mig.partitions import is_met
 from nodeagent.rules.mig.steps import Goal, plan_writes
 from nodeagent.rules.mig.wanted import Wanted
 from tests.component.edge_nvml.conftest import MakeFake
-from tests.component.edge_nvml.harness import is_alive, running_gpus, wait_for, worker_pid
+from tests.component.edge_nvml.harness import is_alive, running_gpus, worker_pid
 from tests.fakes.nvml.control import FakeNvml
 from tests.support.gpus import make_gpu
 from tests.support.mig import request
+from tests.support.waiting import wait_until
 
 WRITING = (
     "nvmlDeviceSetMigMode",
@@ -35,7 +36,6 @@ WRITING = (
 
 
 def find_gpu(fake: FakeNvml, index: int) -> Gpu:
-    """As the reading side would tell it."""
     state, gpu = fake.gpu(index), make_gpu(index)
     address = f"{state.pci_domain:04x}:{state.pci_bus:02x}:{state.pci_device:02x}.0"
     return replace(gpu, uuid=state.uuid.decode(), pci=replace(gpu.pci, address=address))
@@ -209,7 +209,6 @@ async def test_a_time_slice_is_set_by_the_tool_of_the_driver(fake: FakeNvml, tmp
 
 
 async def test_a_tool_that_is_not_there_is_told(fake: FakeNvml, tmp_path: Path) -> None:
-    """By its name."""
     settings = PartitioningSettings(
         library=str(fake.library_path), environment=fake.environment, reset_command=("/nowhere/nvidia-smi",)
     )
@@ -219,7 +218,6 @@ async def test_a_tool_that_is_not_there_is_told(fake: FakeNvml, tmp_path: Path) 
 
 
 async def test_the_mode_waits_for_those_who_use_the_gpu(fake: FakeNvml, tmp_path: Path) -> None:
-    """It is told as in use, and stays pending."""
     fake.add_process(0, 77, 1 << 30)
     async with cutting(fake, tmp_path) as session:
         with pytest.raises(PartitionRefused, match="the GPU is in use") as refused:
@@ -301,7 +299,7 @@ async def test_nobody_reads_while_the_mode_is_switched(fake: FakeNvml, tmp_path:
         async with running(NvmlPartitioning(settings, gpus.set_aside)) as session, anyio.create_task_group() as tasks:
             gpu = find_gpu(fake, 0)
             tasks.start_soon(session.write, gpu, Write(kind=WriteKind.MODE_ON))
-            await wait_for(lambda: fake.calls("nvmlDeviceSetMigMode") > 0)
+            await wait_until(lambda: fake.calls("nvmlDeviceSetMigMode") > 0)
             assert not is_alive(pid)
             sample = await gpus.read_sample()
             assert [one.lost for one in sample.gpus] == [""] * 8

@@ -92,7 +92,6 @@ def read_sample(sampler: Sampler, uuid: str) -> GpuSample:
 
 
 def compare(found: Value, wanted: Value) -> dict[str, tuple[Any, Any]]:
-    """What differs, by path."""
     left, right = flatten(found), flatten(wanted)
     return {path: (left.get(path), right.get(path)) for path in {*left, *right} if left.get(path) != right.get(path)}
 

@@ -36,7 +36,6 @@ class Places:
         self.asked: list[tuple[int, ...]] = []
 
     async def read_places(self, pids: Sequence[int]) -> Mapping[int, ProcessPlace]:
-        """What is known."""
         self.asked.append(tuple(pids))
         return self.places
 
@@ -66,7 +65,6 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The component at work."""
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: self.exporter.run(task_status=task_status))
             yield
@@ -82,5 +80,4 @@ class Bench:
         await anyio.sleep(0.1)
 
     def read(self) -> Series:
-        """A scrape."""
         return read_text(self.exporter.render().decode())

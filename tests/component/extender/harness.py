@@ -134,5 +134,4 @@ async def open_extender(
 
 
 def capacity(gpus: int = 2, blocks: int = 8) -> Mapping[str, str]:
-    """Of a node of the original."""
     return {"tencent.com/vcuda-core": str(gpus * 100), "tencent.com/vcuda-memory": str(blocks)}

@@ -67,7 +67,6 @@ async def test_one_leads_and_another_takes_over(tmp_path: Path) -> None:
 
 
 async def test_two_who_try_at_once_do_not_both_lead(tmp_path: Path) -> None:
-    """The API server takes one of them."""
     async with open_replicas(tmp_path) as (_, extender, _, one, two):
         lease = lease_of(extender)
         async with anyio.create_task_group() as tasks:

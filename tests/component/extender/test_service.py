@@ -1,6 +1,8 @@
 """Questions and answers over a small API server: what is promised is written, and nothing is given twice."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.extender.messages import ELSEWHERE
 from tests.component.extender.harness import OpenExtender, capacity, open_extender, open_server
+from tests.fakes.fleet import FakeFleet
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.placement import make_sized, six
 from tests.support.scheduling import SHARE, limit, publish
@@ -174,28 +177,37 @@ async def test_filter_proposes_and_the_scheduler_chooses(tmp_path: Path) -> None
             assert (await extender.ask("filter", "c"))["NodeNames"] == []
 
 
+@asynccontextmanager
+async def asked_at_once(
+    server: FakeFleet, directory: Path
+) -> AsyncIterator[tuple[tuple[OpenExtender, OpenExtender], dict[str, Any]]]:
+    """Two replicas, of which one was asked for pod a and the other for pod b before either knew; what each answered."""
+    (directory / "two").mkdir()
+    async with (
+        open_extender(server, directory, confirm_seconds=10) as one,
+        open_extender(server, directory / "two", confirm_seconds=10) as two,
+    ):
+        server.hold_watches = True
+        found: dict[str, Any] = {}
+
+        async def ask(extender: OpenExtender, pod: str) -> None:
+            found[pod] = await extender.ask("predicates", pod)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, one, "a")
+            tasks.start_soon(ask, two, "b")
+            await wait_until(lambda: server.requests["patch pods"] == 2)
+            server.release_watches()
+        yield (one, two), found
+
+
 async def test_two_replicas_never_give_the_same_gpu(tmp_path: Path) -> None:
     """Asked at the same time, each sees what the other wrote before it answers; who was not alone begins again."""
     async with open_server() as server:
         server.put_node("n", capacity=capacity(1))
         for name in "ab":
             server.put_pod(name, limit(60, 1))
-        (tmp_path / "two").mkdir()
-        async with (
-            open_extender(server, tmp_path, confirm_seconds=10) as one,
-            open_extender(server, tmp_path / "two", confirm_seconds=10) as two,
-        ):
-            server.hold_watches = True
-            found: dict[str, Any] = {}
-
-            async def ask(extender: OpenExtender, pod: str) -> None:
-                found[pod] = await extender.ask("predicates", pod)
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask, one, "a")
-                tasks.start_soon(ask, two, "b")
-                await wait_until(lambda: server.requests["patch pods"] == 2)
-                server.release_watches()
+        async with asked_at_once(server, tmp_path) as (replicas, found):
             chosen = [pod for pod, each in found.items() if each["NodeNames"]]
             assert len(chosen) <= 1
             refused = next(each for each in found.values() if not each["NodeNames"])
@@ -205,9 +217,9 @@ async def test_two_replicas_never_give_the_same_gpu(tmp_path: Path) -> None:
             for name in {"a", "b"} - set(chosen):
                 server.drop("pods", name)
             server.put_pod("c", limit(60, 1))
-            for extender in (one, two):
+            for extender in replicas:
                 await extender.wait_seen("c")
-            assert bool((await two.ask("predicates", "c"))["NodeNames"]) == (not chosen)
+            assert bool((await replicas[1].ask("predicates", "c"))["NodeNames"]) == (not chosen)
 
 
 @pytest.mark.parametrize(("requests", "most"), [(("mps", "library"), 48), (("mps", "mps"), 1)])
@@ -220,24 +232,9 @@ async def test_two_replicas_never_mix_what_mps_keeps_apart(
         server.put_node("n", {"nvidia.com/gpu-fractions": text})
         for name, request in zip("ab", requests, strict=True):
             server.put_pod(name, limit(30, 1), annotations={"nodeagent.io/gpu-enforcement": request})
-        (tmp_path / "two").mkdir()
-        async with (
-            open_extender(server, tmp_path, confirm_seconds=10) as one,
-            open_extender(server, tmp_path / "two", confirm_seconds=10) as two,
-        ):
-            server.hold_watches = True
-            found: list[Any] = []
-
-            async def ask(extender: OpenExtender, pod: str) -> None:
-                found.append(await extender.ask("predicates", pod))
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask, one, "a")
-                tasks.start_soon(ask, two, "b")
-                await wait_until(lambda: server.requests["patch pods"] == 2)
-                server.release_watches()
-            assert sum(bool(each["NodeNames"]) for each in found) <= 1
-            assert any("another replica chose the same on n" in each["Error"] for each in found)
+        async with asked_at_once(server, tmp_path) as (_, found):
+            assert sum(bool(each["NodeNames"]) for each in found.values()) <= 1
+            assert any("another replica chose the same on n" in each["Error"] for each in found.values())
 
 
 @pytest.mark.parametrize("init", [{SHARE: "1", "nvidia.com/gpumem": "4096"}, {SHARE: "1"}], ids=["a part", "all of it"])
@@ -350,7 +347,6 @@ async def test_shares_are_chosen_by_their_own_annotations(tmp_path: Path) -> Non
 
 
 async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
-    """By its own parser."""
     async with open_server() as server:
         server.put_node("n", capacity=capacity(1))
         server.put_node("plain")

@@ -108,7 +108,6 @@ class Story:
         return False
 
     async def happen(self) -> None:
-        """Something beside the queue."""
         what = self.chance.randrange(12)
         pods = self.server.objects["pods"]
         if what == 0:
@@ -128,7 +127,6 @@ class Story:
             self.server.drop_watches()
 
     def drop_node(self, node: str) -> None:
-        """With the pods that were on it."""
         self.server.drop("nodes", node)
         for pod in [name for name, found in self.server.objects["pods"].items() if is_on(found, node)]:
             self.server.drop("pods", pod)

@@ -1,11 +1,12 @@
 """The files that say whom the extender believes, as they are looked at while it runs."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from nodeagent.edge.http.access import open_access
+from nodeagent.edge.http.access import Access, open_access
 from nodeagent.extender.errors import SetupInvalid
 from nodeagent.extender.trust.files import Certificates, KeyFile
 from tests.component.http.certificates import Authority
@@ -23,13 +24,18 @@ class Wall:
         return self.now
 
 
+def open_tls(authority: Authority, directory: Path, days: int) -> Access:
+    """What a web configuration with a certificate of this authority makes of a port."""
+    mine = authority.issue("extender", days=days)
+    config = directory / "web.yaml"
+    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
+    return open_access(config, on_error=pytest.fail)
+
+
 def test_a_certificate_is_told_of_before_it_ends_and_once_it_has(tmp_path: Path) -> None:
     """Each once, in one line with what to do; one in its place is another matter."""
     authority, wall = Authority(tmp_path), Wall()
-    mine = authority.issue("extender", days=100)
-    config = tmp_path / "web.yaml"
-    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
-    access = open_access(config, on_error=pytest.fail)
+    access = open_tls(authority, tmp_path, days=100)
     certificates = Certificates(access, wall.read)
     certificates.look()
     ends = certificates.list_ends()["server"]
@@ -48,11 +54,8 @@ def test_a_certificate_is_told_of_before_it_ends_and_once_it_has(tmp_path: Path)
 
 async def test_the_certificate_of_who_asked_last_is_told_of_too(tmp_path: Path) -> None:
     """The scheduler's own, which this program reads nowhere else."""
-    authority, wall = Authority(tmp_path), Wall()
-    mine = authority.issue("extender", days=1000)
-    config = tmp_path / "web.yaml"
-    config.write_text(f"tls_server_config: {{cert_file: {mine.cert}, key_file: {mine.key}}}\n")
-    access = open_access(config, on_error=pytest.fail)
+    wall = Wall()
+    access = open_tls(Authority(tmp_path), tmp_path, days=1000)
     certificates = Certificates(access, wall.read)
     assert await access.check({}, {"notAfter": "Jan  5 09:34:43 2018 GMT"}) is None
     assert certificates.list_ends()["client"] == 1515144883.0
@@ -68,7 +71,6 @@ async def test_the_certificate_of_who_asked_last_is_told_of_too(tmp_path: Path) 
 
 
 def test_a_certificate_that_cannot_be_read_is_told_and_the_end_before_stays(tmp_path: Path) -> None:
-    """So does what is in force."""
     authority = Authority(tmp_path)
     mine = authority.issue("extender")
     config = tmp_path / "web.yaml"
@@ -103,12 +105,12 @@ def test_keys_are_read_anew_when_their_file_changes(tmp_path: Path) -> None:
     found = file.look()
     assert found is not None
     assert found.keys == (b"b" * 32,)
-    for _ in range(2):
-        path.unlink()
+    for spoil, reason in ((path.unlink, "no such file"), (partial(path.write_text, ""), "no key")):
+        spoil()
         with capture_logs() as lines:
             assert file.look() is None
             assert file.look() is None
-        assert [line["event"] for line in lines] == ["choice_keys_not_replaced"]
+        assert [(line["event"], reason in line["reason"]) for line in lines] == [("choice_keys_not_replaced", True)]
         path.write_text("b" * 32)
         assert file.look() is None
 
@@ -124,7 +126,6 @@ def test_keys_that_are_asked_for_must_be_there(tmp_path: Path, content: str | No
 
 
 def test_without_a_file_of_keys_that_is_said(tmp_path: Path) -> None:
-    """Once, at the start."""
     file = KeyFile(None)
     with capture_logs() as lines:
         assert file.open().keys == ()

@@ -11,12 +11,9 @@ import pytest
 from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent_sim.kubelet.pods import ContainerStartFailed, Pod, PodPhase
 from tests.component.fractions.node import GPU, MEMORY_BYTES, Agent, Given, node, run_pod
-from tests.support.files.short_directory import short_dir
 from tests.support.gpus import gpu_uuid
 from tests.support.journals import CORE, MEMORY
 from tests.support.waiting import in_thread
-
-__all__ = ["short_dir"]
 
 BLOCK = 256 << 20
 SIZES = ((1, 2), (3, 8), (2, 4))

@@ -22,9 +22,10 @@ from nodeagent.edge.nvml.agent.asker import NvmlSettings
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import HealthReport, Verdict
-from tests.component.edge_nvml.harness import PATIENT, STRICT, running_gpus, wait_for
+from tests.component.edge_nvml.harness import PATIENT, STRICT, running_gpus
 from tests.fakes.nvml.control import FakeNvml
 from tests.support.files.gpu_store import open_gpu_store
+from tests.support.waiting import wait_until
 
 XID = 0x8
 RECOVERY_ACTION = 0x8000
@@ -43,7 +44,7 @@ class Verdicts:
 
     async def wait(self, index: int, verdict: Verdict) -> None:
         """Until the device has this verdict, however slow the machine is."""
-        await wait_for(lambda: self.of(index) is verdict)
+        await wait_until(lambda: self.of(index) is verdict)
 
     def others(self, index: int) -> set[Verdict]:
         report = self._bus.latest(HealthReport)
@@ -75,7 +76,7 @@ async def judging(fake: FakeNvml, state_dir: Path, base: NvmlSettings = PATIENT)
         verdicts = Verdicts(bus)
         for index in range(8):
             await verdicts.wait(index, HEALTHY)
-        await wait_for(lambda: all(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)))
+        await wait_until(lambda: all(fake.calls("nvmlDeviceRegisterEvents", gpu=index) for index in range(8)))
         yield verdicts
         tasks.cancel_scope.cancel()
 

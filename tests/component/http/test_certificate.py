@@ -40,7 +40,6 @@ def test_the_end_of_a_certificate_is_what_openssl_says(authority: Authority, day
     ],
 )
 def test_what_is_no_certificate_has_no_end(text: str) -> None:
-    """Nor has one that was cut off."""
     with pytest.raises(ValueError, match=r"certificate|base64|padding"):
         read_expiry(text)
 

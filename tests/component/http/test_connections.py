@@ -18,6 +18,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response, Stream
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import HttpServer, ServerBounds, ServerLimits
+from tests.support.wire.broken_listener import BrokenListener
 from tests.support.wire.http_server import fail, make_server
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -56,7 +57,6 @@ class Site:
 async def serve(
     site: Site | None = None, *, hosts: Callable[[], AllowedHosts] | None = None, **bounds: Any
 ) -> AsyncIterator[int]:
-    """The port of a server."""
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
         server = make_server((site or Site()).routes, bounds=ServerBounds(**bounds), hosts=hosts)
         async with server.serving(listener):
@@ -95,7 +95,6 @@ async def drip(stream: SocketStream) -> None:
 
 
 async def ask(port: int, request: bytes = GET) -> bytes:
-    """Everything that comes back."""
     async with connected(port, 1, request) as (stream,):
         return await hear(stream)
 
@@ -229,35 +228,14 @@ async def test_without_descriptors_nothing_spins_and_one_is_told(monkeypatch: py
     monkeypatch.setattr(acceptor, "PAUSE_SECONDS", 0.2)
     told: list[OSError] = []
     with open_tcp_listener("127.0.0.1", 0, key="test") as listener:
-        dry = Dry(listener, failures=2)
+        dry = BrokenListener(listener, errno.EMFILE)
         server = HttpServer(Site().routes, on_error=fail, on_exhausted=told.append)
         async with server.serving(dry):  # type: ignore[arg-type]  # all of a socket that is asked for
             port = listener.getsockname()[1]
-            dry.is_dry = True
+            dry.failures = 2
             assert (await ask(port)).endswith(b"hello")
     assert [error.errno for error in told] == [errno.EMFILE] * 2
     assert dry.attempts < 20
-
-
-class Dry:
-    """A listener whose process has no descriptors left, for a while."""
-
-    def __init__(self, listener: socket.socket, failures: int) -> None:
-        self._listener, self._failures = listener, failures
-        self.is_dry, self.attempts = False, 0
-
-    def fileno(self) -> int:
-        return self._listener.fileno()
-
-    def settimeout(self, seconds: float) -> None:
-        self._listener.settimeout(seconds)
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        self.attempts += 1
-        if self.is_dry and self._failures:
-            self._failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return self._listener.accept()
 
 
 @pytest.mark.parametrize(

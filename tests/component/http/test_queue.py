@@ -115,7 +115,6 @@ async def test_more_requests_than_are_served_at_a_time_wait() -> None:
 
 
 async def test_a_request_that_waits_too_long_gets_503() -> None:
-    """It is told when to come again."""
     handler = Handler()
     async with serve(handler, RequestQueue(lambda: 1, wait_seconds=0.01)) as port, anyio.create_task_group() as tasks:
         tasks.start_soon(ask, port, post("first"))

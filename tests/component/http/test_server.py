@@ -111,7 +111,6 @@ async def test_bodies_are_bounded() -> None:
 
 
 async def test_a_failing_handler_tells_the_log_and_not_the_client() -> None:
-    """The client learns that it failed, the log why."""
     site = Site()
     with open_tcp_listener("127.0.0.1", 0, key="k") as listener:
         async with site.server.serving(listener):

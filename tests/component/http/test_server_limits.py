@@ -10,6 +10,7 @@ from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.edge.http.routes import Route, Routes
 from nodeagent.edge.http.server import ServerBounds, ServerLimits
+from tests.component.http.test_connections import hear
 from tests.support.wire.http_server import make_server
 
 LARGE = b"x" * (8 * 1024 * 1024)
@@ -36,20 +37,12 @@ async def serve(limits: ServerLimits, at_most: int = 1) -> AsyncIterator[int]:
 
 
 async def ask(port: int, request: str) -> bytes:
-    """The whole answer."""
-    text = b""
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         await stream.send(request.encode())
-        with anyio.fail_after(20):
-            try:
-                while True:
-                    text += await stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                return text
+        return await hear(stream)
 
 
 def get(path: str) -> str:
-    """A request for this path."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 

@@ -69,8 +69,6 @@ class ScriptedGpus:
 
 
 class Stage:
-    """The component with everything round it."""
-
     def __init__(self, clock: FakeClock, state_dir: Path) -> None:
         self.clock, self.state_dir, self.orders = clock, state_dir, OrderHandlers()
         self.bus = Bus(clock)

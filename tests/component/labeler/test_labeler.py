@@ -49,7 +49,6 @@ async def test_nothing_is_said_before_something_is_known(clock: FakeClock) -> No
 
 
 async def test_without_an_api_server_the_labels_wait(clock: FakeClock) -> None:
-    """They are written when there is one, as they are then."""
     async with Stage(clock, "node").running() as stage:
         stage.say(READY, make_inventory([make_gpu(0)]))
         stage.reach(reachable=False)

@@ -10,11 +10,8 @@ import pytest
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from tests.component.made_up_vendor.program import CELSIUS, GPUS, VENDOR
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import AgentProcess, running_agent
 from tests.support.wire.kubelets import NAMESPACE, PATIENCE_SECONDS, running_stand_in
-
-__all__ = ["short_dir"]
 
 RESOURCE = f"{VENDOR.public_domain}/gpu"
 SETTINGS = {

@@ -9,9 +9,6 @@ import pytest
 from nodeagent.core.clock import SystemClock
 from tests.component.mps.harness import World
 from tests.fakes.mps import FakeMps
-from tests.support.files.short_directory import short_dir
-
-__all__ = ["short_dir"]
 
 
 @pytest.fixture

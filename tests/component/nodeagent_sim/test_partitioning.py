@@ -35,7 +35,6 @@ async def test_a_gpu_is_cut_through_a_session(clock: FakeClock) -> None:
 
 
 async def test_a_call_that_hangs_is_given_up(clock: FakeClock) -> None:
-    """By its deadline, like every other."""
     gpus = SimulatedGpus(H100, clock=clock, deadline_seconds=5.0)
     gpu = (await gpus.read_inventory()).gpus[0]
     await gpus.inject("hang", ["partition"])

@@ -145,13 +145,11 @@ class Shim:
         self.write(TABLE)
 
     def write(self, table: ShimTable, **policy: Any) -> None:
-        """Put a table in place."""
         write_table(self.table, replace(table, policy=replace(ShimPolicy(), **policy)))
 
     def run(
         self, *arguments: str | Path, cwd: Path | None = None, name: Path | None = None, **environment: str
     ) -> Done:
-        """Call it as an engine would."""
         self.record.unlink(missing_ok=True)
         done = subprocess.run(
             [*self.before, name or self.program, *arguments],

@@ -295,7 +295,6 @@ def test_every_allocation_may_fail(checked_program: Path, tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_it_runs_on_the_other_processor(foreign_program: Path, tmp_path: Path) -> None:
-    """Under an emulator."""
     shim = Shim(foreign_program, tmp_path, before=(str(shutil.which("qemu-aarch64")),))
     done = shim.create(SPEC)
     assert (done.status, done.said, done.gpus) == (7, "", ["nvidia0"])

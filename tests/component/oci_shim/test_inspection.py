@@ -62,7 +62,6 @@ def test_every_trouble_has_its_words(place: Path) -> None:
 
 
 def test_a_table_of_another_boot_is_out_of_date(place: Path) -> None:
-    """As the program will say it."""
     mark = place / "boot_id"
     mark.write_text("two\n")
     write_table(place / "shim", ShimTable(fresh=((str(mark), "one"),)))

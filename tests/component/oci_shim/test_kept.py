@@ -1,7 +1,6 @@
 """What the agent keeps is what the program reads: wired as the agent wires it, on a node of files."""
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,20 +16,10 @@ from nodeagent.edge.host.shim.table_file import write_table
 from nodeagent.model.cdi import DriverFiles
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
 from tests.support.files.driver_files import make_files
-from tests.support.files.short_directory import short_dir
 from tests.support.programs.agent_process import running_agent
 from tests.support.samples import make_inventory
 
-__all__ = ["short_dir"]
-
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("the program is run to its end")]
-
-
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("shim")
-    yield worker
-    worker.close()
 
 
 def make_real_files(count: int) -> DriverFiles:

@@ -24,7 +24,6 @@ SCRIPT = "for each in /dev/nvidia*; do echo $each; done; echo visible $NVIDIA_VI
 
 @pytest.fixture(params=["runc", "crun"])
 def runtime(request: pytest.FixtureRequest) -> Path:
-    """One of the two."""
     found = shutil.which(request.param)
     if found is None:
         pytest.skip(f"wants {request.param}: apt-get install {request.param}")

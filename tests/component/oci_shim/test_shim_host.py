@@ -1,32 +1,23 @@
 """The shim on a host: its program, its names and its table, and what becomes of what others do to them."""
 
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck, ProgramMissing, ProgramNameTaken, ProgramUnfit
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import SHIM, HostShim
 from nodeagent.model.shim import ShimTable
 from tests.component.oci_shim.support import TABLE, Shim, make_spec
+from tests.support.threads import StuckThread
 
 T = TypeVar("T")
 
 SCRIPT = '#!/bin/sh\n[ "$*" = self-check ] && {outcome}\n'
-
-
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("shim")
-    yield worker
-    worker.close()
 
 
 def write_script(path: Path, outcome: str) -> bytes:
@@ -83,7 +74,6 @@ async def test_a_program_of_somebody_else_is_never_replaced(other: str, host: Ho
 
 
 async def test_a_name_that_cannot_be_made_says_why(host: HostShim, tmp_path: Path) -> None:
-    """And leaves nothing behind."""
     (tmp_path / "file").touch()
     with pytest.raises(FileNotWritten, match="make the link"):
         await host.install(tmp_path / "shim", [tmp_path / "file/nvidia"])
@@ -170,18 +160,7 @@ async def test_marks_are_the_first_lines_of_what_is_there(worker: WorkerThread, 
     assert (await elsewhere.read_marks())[0][0] == str(proc / "sys/kernel/random/boot_id")
 
 
-class StuckThread(WorkerThread):
-    """A thread that never comes back."""
-
-    async def run(
-        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
-    ) -> T:
-        await anyio.lowlevel.checkpoint()
-        raise ThreadStuck(self.name, what, timeout_seconds)
-
-
 async def test_a_file_system_that_hangs_is_told(tmp_path: Path) -> None:
-    """And does not hang the agent."""
     with pytest.raises(HostStuck, match=str(tmp_path)):
         await HostShim(StuckThread("shim")).remove(tmp_path)
 

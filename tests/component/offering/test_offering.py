@@ -52,8 +52,6 @@ class Memory:
 
 
 class World:
-    """The component and all that it has to do with."""
-
     def __init__(self, **doors: Any) -> None:
         clock = FakeClock()
         self.bus = Bus(clock)
@@ -70,7 +68,6 @@ class World:
             tasks.cancel_scope.cancel()
 
     def tell(self, *holders: int) -> None:
-        """Who has what, as the journal tells it."""
         rows = tuple(
             Allocation(
                 number=index,
@@ -144,7 +141,6 @@ async def test_a_free_gpu_changes_its_door_at_once_and_back() -> None:
 
 
 async def test_a_gpu_that_somebody_has_changes_when_nobody_has_it() -> None:
-    """Until then it is said who is waited for."""
     async with open_world(1) as world:
         said = await world.choose("1", "none")
         assert said == (
@@ -178,7 +174,6 @@ async def test_what_nobody_serves_is_refused() -> None:
 
 
 async def test_rules_that_change_while_the_agent_runs_change_doors() -> None:
-    """As everything that may be reloaded."""
     async with open_world(rules=(AllocationModeRule(gpus=("0",), door="none"),)) as world:
         assert [world.door(0).door, world.door(1).door] == [AllocationMode.NONE, AllocationMode.WHOLE]
         world.live.replace(
@@ -196,7 +191,6 @@ async def test_nobody_can_choose_while_nobody_looks_after_the_doors() -> None:
 
 
 async def test_what_changes_no_door_is_not_told_again() -> None:
-    """Each allocation comes by here."""
     async with open_world() as world:
         before = world.bus.latest(Offering)
         world.tell(0)

@@ -23,8 +23,6 @@ COMMAND = "systemctl restart containerd.service"
 
 
 class Surroundings:
-    """Everything the component is wired to."""
-
     def __init__(self, runtime: FakeRuntime, **settings: Any) -> None:
         self.clock = FakeClock()
         self.bus = Bus(self.clock)

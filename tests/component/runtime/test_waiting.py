@@ -40,7 +40,6 @@ async def test_a_start_that_does_not_get_on_is_rolled_back_in_time(hanging: floa
 
 
 async def test_processes_that_cannot_be_seen_are_no_progress() -> None:
-    """Nor an error."""
     around = Surroundings(FakeRuntime(), manage=True, restart="now")
     around.runtime.silent_seconds, around.runtime.busy_share = 50.0, 0.5
     around.runtime.hides_processes = True

@@ -51,8 +51,6 @@ class Roots(HostPcieRoots):
 
 
 class World:
-    """The component and all that it has to do with."""
-
     def __init__(self, gpus: Sequence[Gpu] = TWO, **claims: Any) -> None:
         clock = FakeClock()
         self.gpus = tuple(gpus)
@@ -64,7 +62,6 @@ class World:
         self.noted: list[tuple[SliceContent, ...]] = []
 
     def tell(self, found: Mapping[str, Any] | None = None) -> None:
-        """What there is and how it is."""
         inventory = make_inventory(self.gpus)
         self.bus.publish_state(inventory, source="inventory")
         self.bus.publish_state(make_report(inventory, found), source="health")

@@ -23,12 +23,9 @@ from nodeagent.edge.gpu_manager.proto.display_grpc import GPUDisplayStub
 from nodeagent.edge.http.listeners import open_tcp_listener
 from nodeagent.edge.http.messages import TEXT, Answer, Request, Response
 from nodeagent.model.fractions import FractionOffers
-from tests.support.files.short_directory import short_dir
 from tests.support.samples import make_inventory, make_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.components.usage.builders import bind, place, run, sample, tabulate
-
-__all__ = ["short_dir"]
 
 
 async def tell_metrics(_request: Request) -> Answer:
@@ -131,7 +128,6 @@ async def test_the_same_is_told_over_grpc(short_dir: Path, is_heard: bool) -> No
 async def test_an_answer_that_fails_is_said_and_ends_nothing(
     log_lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one is answered."""
     bus = Bus(FakeClock())
     async with serving(bus) as port:
         with monkeypatch.context() as patch:

@@ -59,8 +59,6 @@ class Host:
 
 
 class World:
-    """The component and what it has to do with."""
-
     def __init__(self) -> None:
         self.clock, self.host = FakeClock(), Host()
         self.live = LiveSettings(make_settings())

@@ -18,7 +18,6 @@ class Caller(Talk):
     """Owns the words of `src/cuda_talk.c`, and the codes and values of the calls."""
 
     def call(self, symbol: str, *arguments: int | str, route: str = "dlsym") -> tuple[int, ...]:
-        """What it returned, and what it wrote."""
         return tuple(map(int, self.ask(" ".join(map(str, ["call", route, symbol, *arguments]))).split()))
 
     def start(self, device: int = 0) -> int:

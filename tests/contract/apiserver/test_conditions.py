@@ -43,7 +43,6 @@ async def test_conditions_are_merged_by_their_type(open_api_server: OpenApiServe
 
 
 async def test_a_condition_is_taken_away_by_its_type(open_api_server: OpenApiServer) -> None:
-    """The others stay, and one that is not there is no error."""
     async with open_api_server() as server:
         name = server.new_name("node")
         await server.add("nodes", render_node(name))

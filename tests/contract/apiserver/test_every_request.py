@@ -54,7 +54,6 @@ async def test_every_request_is_answered_as_the_agent_reads_it(open_api_server: 
 
 
 async def take(values: AsyncGenerator[T, None]) -> T:
-    """The first of them."""
     async with aclosing(values):
         async for value in values:
             return value

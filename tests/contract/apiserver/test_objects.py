@@ -231,7 +231,6 @@ async def test_a_long_answer_is_packed_for_who_wants_it(open_api_server: OpenApi
 
 
 async def test_groups_name_their_versions(open_api_server: OpenApiServer) -> None:
-    """What a group is asked for says which versions it has."""
     async with open_api_server() as server:
         group = (await server.ask("GET", "/apis/resource.k8s.io")).document
         assert (group["kind"], group["name"]) == ("APIGroup", "resource.k8s.io")

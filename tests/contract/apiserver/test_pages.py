@@ -46,7 +46,6 @@ async def test_pages_are_of_one_version(open_api_server: OpenApiServer) -> None:
 
 
 async def test_a_token_that_is_none_is_refused(open_api_server: OpenApiServer) -> None:
-    """Whoever makes one up is told so."""
     async with open_api_server() as server:
         refused = await server.ask("GET", PODS, limit="2", **{"continue": "made-up"})
         assert refused.refusal[:2] == (400, "BadRequest")

@@ -23,7 +23,6 @@ def render(server: ApiServerUnderTest, node: str, *devices: Json, driver: str = 
 
 
 async def test_slices_are_selected_by_driver_and_node(open_api_server: OpenApiServer) -> None:
-    """Those of one driver on one node."""
     async with open_api_server() as server:
         node = server.new_name("node")
         ours = await server.add("resourceslices", render(server, node))

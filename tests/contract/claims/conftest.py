@@ -5,10 +5,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.support.files.short_directory import short_dir
 from tests.support.wire.claim_kubelets import ClaimKubeletUnderTest, OpenClaimKubelet, StandInClaimKubelet
 
-__all__ = ["open_claim_kubelet", "short_dir"]
+__all__ = ["open_claim_kubelet"]
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ async def test_a_claim_is_prepared_for_its_pod_and_put_away_after_it(open_claim_
 
 
 async def test_the_claims_of_a_pod_come_in_one_question(open_claim_kubelet: OpenClaimKubelet) -> None:
-    """In any order."""
     driver = RecordingDriver()
     async with open_claim_kubelet() as kubelet, running_driver(kubelet, driver):
         one, two = await kubelet.make_claim("one"), await kubelet.make_claim("two")

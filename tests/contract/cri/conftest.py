@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.cri import EXITED, RUNNING, FakeCri
-from tests.support.files.short_directory import short_dir
 from tests.support.wire.runtimes import OpenRuntime, RuntimeUnderTest
 
-__all__ = ["open_runtime", "short_dir"]
+__all__ = ["open_runtime"]
 
 CONFIG = {
     "containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"runtimeType": "io.containerd.runc.v2"}}},

@@ -26,7 +26,6 @@ def library(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
 
 @pytest.fixture(params=DRIVERS)
 def original(request: pytest.FixtureRequest, tmp_path: Path) -> Library:
-    """NVIDIA's own."""
     return open_cuda(request.param, tmp_path)
 
 

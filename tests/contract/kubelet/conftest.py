@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.files.short_directory import short_dir
 from tests.support.wire.kubelets import OpenKubelet, running_stand_in
 
-__all__ = ["open_kubelet", "short_dir"]
+__all__ = ["open_kubelet"]
 
 
 @pytest.fixture

@@ -14,9 +14,6 @@ import pytest
 from nodeagent.edge.mps.processes import find_daemon
 from tests.fakes.mps import NAME, FakeMps
 from tests.originals.packages import DRIVERS, REASON, find_program
-from tests.support.files.short_directory import short_dir
-
-__all__ = ["short_dir"]
 
 STAND_IN = "stand-in"
 
@@ -92,7 +89,6 @@ class Control:
         return lines
 
     def end(self, pid: int) -> None:
-        """Kill it, and wait until it is gone."""
         os.kill(pid, signal.SIGKILL)
         wait_end(pid)
 

@@ -80,7 +80,6 @@ def test_limits_of_several_gpus_are_told_in_their_order(control: Control) -> Non
 
 
 def test_the_last_limits_count(control: Control) -> None:
-    """Of an agent that lived before, too."""
     control.start()
     control.ask("set_default_device_pinned_mem_limit 0 30000M", "set_default_active_thread_percentage 50")
     said = control.ask("set_default_device_pinned_mem_limit 0 900M", "get_default_device_pinned_mem_limit 0")
@@ -162,13 +161,6 @@ def test_its_log_may_be_cut_while_it_writes(control: Control) -> None:
     assert b"\0" not in (control.logs / "control.log").read_bytes()
 
 
-@pytest.fixture
-def worker() -> Iterator[WorkerThread]:
-    worker = WorkerThread("files of a test")
-    yield worker
-    worker.close()
-
-
 @contextmanager
 def flooding(control: Control) -> Iterator[None]:
     """One front end that asks without an end."""
@@ -246,7 +238,6 @@ def test_who_else_may_change_limits(control: Control, short_dir: Path) -> None:
 
 
 def test_directories_that_are_missing_are_made(control: Control) -> None:
-    """By the daemon itself."""
     control.pipes.rmdir()
     control.logs.rmdir()
     control.start()

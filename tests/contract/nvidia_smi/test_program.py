@@ -43,7 +43,6 @@ OF_SUBCOMMANDS: Final = {"compute-policy", "--set-timeslice"}
 
 @pytest.fixture(params=DRIVERS)
 def program(request: pytest.FixtureRequest) -> Library:
-    """The program, and where it finds its library."""
     skip_unless_harmless()
     path, root = find_program(request.param, "nvidia-smi"), find_driver(request.param)
     if path is None or root is None:
@@ -109,7 +108,6 @@ def test_every_command_of_the_agent_is_asked_here() -> None:
 async def test_a_refusal_of_the_program_is_told_in_its_words(
     program: Library, make_fake: object, tmp_path: Path
 ) -> None:
-    """And is no GPU in use."""
     fake = make_fake("dgx-a100")  # type: ignore[operator]
     assert isinstance(fake, FakeNvml)
     command = (*HARMLESS, "env", f"LD_LIBRARY_PATH={program.environment['LD_LIBRARY_PATH']}", str(program.path))

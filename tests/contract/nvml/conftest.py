@@ -24,5 +24,4 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 @pytest.fixture(params=DRIVERS)
 def original(request: pytest.FixtureRequest) -> Library:
-    """NVIDIA's own."""
     return open_nvml(request.param)

@@ -36,7 +36,6 @@ def find_folder() -> Path:
 
 
 def find_header(version: str) -> Path:
-    """Where the header of this version is kept."""
     return find_folder() / version / "nvml.h"
 
 

@@ -100,7 +100,6 @@ def test_every_structure_of_the_worker_is_in_the_newest_header() -> None:
 
 
 def test_what_is_allowed_to_differ_does(tmp_path: Path) -> None:
-    """An exception that is none any more has to go."""
     found: set[tuple[str, str]] = set()
     for version in VERSIONS:
         ours, theirs = measure(version, list_structures(), tmp_path)

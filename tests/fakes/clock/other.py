@@ -46,5 +46,4 @@ class OtherClock:
         _AHEAD.pack_into(self._memory, 0, round(seconds * 1e9))
 
     def close(self) -> None:
-        """The processes keep theirs."""
         self._memory.close()

@@ -37,7 +37,6 @@ class Kind(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """As messages have it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 

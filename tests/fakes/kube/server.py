@@ -70,7 +70,6 @@ class KubeServer:
             await self.stop()
 
     async def start(self) -> None:
-        """Serve, on the same port as before."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
@@ -80,7 +79,6 @@ class KubeServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Go away, watches and all."""
         assert self._runner is not None
         assert self._listener is not None
         self.drop_watches()
@@ -115,7 +113,6 @@ class KubeServer:
         return True
 
     def finish(self, request: web.Request, answer: Json) -> Json:
-        """What is answered to a write that was done."""
         return answer
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

@@ -62,12 +62,10 @@ class ObjectStore:
         changed.set()
 
     def forget(self) -> None:
-        """Keep the present alone."""
         self.oldest = self.version
         self._pages.clear()
 
     def find(self, place: Place) -> Json:
-        """The object at a place."""
         found = self.objects[place.kind.plural].get(place.name)
         if found is None or place.namespace not in {"", found.get("metadata", {}).get("namespace", place.namespace)}:
             raise refusals.missing(place.kind, place.name)

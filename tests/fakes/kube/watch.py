@@ -85,7 +85,6 @@ def wants_metadata(request: web.Request) -> bool:
 
 
 def whole(kind: Kind, document: Json) -> Json:
-    """An object by itself, which says what it is."""
     return {"kind": kind.kind, "apiVersion": kind.api_version} | document
 
 

@@ -31,7 +31,6 @@ def behaves(word: str) -> bool:
 
 
 def in_mib(size: str) -> int:
-    """How much a limit is."""
     return int(size[:-1]) * (1024 if size[-1] == "G" else 1)
 
 

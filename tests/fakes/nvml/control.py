@@ -77,7 +77,6 @@ class FakeNvml:
 
     @property
     def library_path(self) -> Path:
-        """The library itself."""
         return self.library_directory / build.SONAME
 
     @property
@@ -102,7 +101,6 @@ class FakeNvml:
         fault.left, fault.code = times, code
 
     def delay(self, function: str, seconds: float, *, gpu: int | None = None) -> None:
-        """Let a function take its time."""
         self.fault(function, gpu).delay_nanoseconds = round(seconds * 1e9)
 
     def hang(self, function: str, *, gpu: int | None = None) -> None:
@@ -154,7 +152,6 @@ class FakeNvml:
         self.gpu(gpu).present = 0
 
     def plug(self, gpu: int) -> None:
-        """The GPU is there again."""
         self.gpu(gpu).present = 1
 
     def reset(self, gpu: int) -> None:
@@ -180,7 +177,6 @@ class FakeNvml:
         encode.encode_mig_layout(self.gpu(gpu), self.profile.seats[gpu].model, names, generation)
 
     def switch_mig_off(self, gpu: int) -> None:
-        """Leave MIG mode."""
         found = self.gpu(gpu)
         found.mig_mode = found.mig_pending = 0
 
@@ -193,10 +189,6 @@ class FakeNvml:
             setattr(process, name, value)
         found.process_count += 1
         return process
-
-    def end_processes(self, gpu: int) -> None:
-        """No process uses the GPU any more."""
-        self.gpu(gpu).process_count = 0
 
     def live_as(self, sample: NodeSample) -> None:
         """Let every GPU be as this sample of the simulated world says."""

@@ -63,7 +63,6 @@ def plan_rounds(steps: int, share: tuple[int, int]) -> Iterator[tuple[int, After
 
 
 def main() -> None:
-    """All rounds, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--share", default="0/1", help="which part of the rounds, of how many: 0/5")

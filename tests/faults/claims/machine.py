@@ -91,7 +91,6 @@ class KeptGpus(SimulatedGpus):
         self._keep()
 
     def read_time_slice(self, gpu: GpuUuid) -> int:
-        """As it is now."""
         return self._world.find_gpu(gpu).time_slice
 
     def _keep(self) -> None:

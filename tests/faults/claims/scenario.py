@@ -50,7 +50,6 @@ class After(StrEnum):
 
     @property
     def is_boot(self) -> bool:
-        """Whether the machine was booted."""
         return self in {After.BOOT_AGAIN, After.BOOT_ENDED}
 
     @property
@@ -111,7 +110,6 @@ async def prepare(agent: Agent) -> tuple[DeviceAnswer, ...]:
 
 
 async def unprepare(agent: Agent) -> None:
-    """Ask until it is put away."""
     said = ""
     for _ in range(TRIES):
         said = (await agent.unprepare())[UID]

@@ -68,7 +68,6 @@ async def test_a_boot_takes_what_is_below_run_and_the_next_agent_brings_it_back(
 
 @pytest.mark.long
 async def test_a_claim_whose_pod_did_not_outlive_the_boot_is_put_away(tmp_path: Path) -> None:
-    """Although nothing of what was made for it is there any more."""
     machine = Machine(tmp_path)
     async with Agent(machine, make_api()).at_work() as agent:
         await prepare(agent)

@@ -76,7 +76,6 @@ def check_round(directory: Path, kind: str, steps: Steps) -> list[str]:
 
 
 def main() -> None:
-    """All rounds, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("kind", choices=("kill", "error"))
     parser.add_argument("directory", type=Path)

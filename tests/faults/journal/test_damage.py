@@ -88,5 +88,4 @@ def test_random_damage_never_invents_a_state() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_much_random_damage_never_invents_a_state() -> None:
-    """The same, many more times."""
     check_mutations(100_000)

@@ -21,7 +21,6 @@ from tests.faults.steps.tour import Tour, Unreached
 
 
 def main() -> int:
-    """Take it."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.steps", description=__doc__)
     parser.add_argument("--by-place", action="store_true", help="each file is a step of its own")
     parser.add_argument(
@@ -43,7 +42,6 @@ def list_deaths(deaths: Path) -> list[str]:
 
 
 def find_first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one inside."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -191,7 +191,6 @@ def die_of_each_step(place: Path, piece: Piece, points: Path) -> list[str]:
 
 
 def main(directory: Path) -> None:
-    """All of them."""
     points = directory / "points"
     points.write_text(json.dumps([list(point) for point in find_points()]))
     faults: dict[str, list[str]] = {}

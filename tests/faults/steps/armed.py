@@ -157,7 +157,6 @@ def stand_in_for_programs(directory: Path) -> None:
 
 
 def main() -> int:
-    """Be the agent."""
     programs, wanted = os.environ.pop(PROGRAMS, ""), os.environ.pop(VARIABLE, "")
     if programs:
         stand_in_for_programs(Path(programs))

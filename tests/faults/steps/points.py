@@ -80,8 +80,6 @@ _WRITES: Final = re.compile(r"[rbt]*[wax+][wax+bt]*")
 
 
 class Point(NamedTuple):
-    """One line."""
-
     file: str
     """Below the package."""
     first: int
@@ -93,7 +91,6 @@ class Point(NamedTuple):
 
 
 def find_points(package: Path = PACKAGE) -> tuple[Point, ...]:
-    """Every point of the package."""
     found: list[Point] = []
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -104,7 +101,6 @@ def find_points(package: Path = PACKAGE) -> tuple[Point, ...]:
 
 
 def find_in_text(name: str, text: str) -> tuple[Point, ...]:
-    """The points of one file."""
     return tuple(_find_in(name, ast.parse(text)))
 
 
@@ -155,12 +151,10 @@ def _creates(call: ast.Call) -> bool:
 
 
 def find_point(points: Mapping[str, tuple[Point, ...]], file: str, line: int) -> Point | None:
-    """The one that this line belongs to."""
     return next((point for point in points.get(file, ()) if point.first <= line <= point.last), None)
 
 
 def group_points(points: tuple[Point, ...]) -> dict[str, tuple[Point, ...]]:
-    """By file."""
     grouped: dict[str, list[Point]] = {}
     for point in points:
         grouped.setdefault(point.file, []).append(point)

@@ -99,7 +99,6 @@ class Tour:
             await self._go()
 
     async def _go(self) -> None:
-        """All of it."""
         await self._until("ready", self._is_ready)
         await self._cut()
         await self._start_pod("whole", {WHOLE: 1})

@@ -129,6 +129,12 @@ class AgentUnderTest:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def restart(self) -> None:
+        """Kill it, and wait until its next life is ready."""
+        self.stop(signal.SIGKILL)
+        self.start()
+        self.wait_ready()
+
     def wait_ready(self, timeout_seconds: float = READY_SECONDS) -> None:
         """Wait until /readyz says 200.
 
@@ -167,7 +173,6 @@ class AgentUnderTest:
         return done.stdout
 
     def get_json(self, path: str) -> Any:
-        """The JSON document at `path`, which must be there."""
         status, text = self.get(path)
         assert status == http.client.OK, f"{path} answered {status} {text}"
         return json.loads(text)

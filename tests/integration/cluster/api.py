@@ -52,7 +52,6 @@ class Api:
         return self._json("PATCH", path, document, PATCH_TYPES[kind])
 
     def delete(self, path: str, document: Json | None = None) -> None:
-        """Delete an object; one that is not there is as good."""
         try:
             self._json("DELETE", path, document)
         except ApiRefused as error:
@@ -60,7 +59,6 @@ class Api:
                 raise
 
     def find(self, path: str) -> Json | None:
-        """The object at `path`, or None when there is none."""
         try:
             return self.get(path)
         except ApiRefused as error:

@@ -7,7 +7,8 @@ is left. Refuses to wait without a limit, and to go on when a process it needs h
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.cluster import cgroups, sysctls
@@ -40,7 +41,6 @@ class Cluster:
 
     @property
     def api(self) -> Api:
-        """The API server as an administrator sees it."""
         return self.api_as(read_token(self.layout, "admin"))
 
     def api_as(self, token: str) -> Api:
@@ -81,6 +81,12 @@ class Cluster:
         )
         self.wait("the kubelet to know its pods", "kubelet", self._find_unknown_pods)
         self.wait_node()
+
+    def forget_devices(self) -> None:
+        """Have the kubelet begin anew without its checkpoint, which says whose devices are whose."""
+        self.stop("kubelet", signal.SIGKILL)
+        (self.layout.device_plugins / "kubelet_internal_checkpoint").unlink()
+        self.restart_kubelet()
 
     def _identify_plugin_socket(self) -> tuple[int, int] | None:
         """Tells one kubelet.sock from the next; None while there is none."""
@@ -144,6 +150,32 @@ class Cluster:
 
         wait_until(what, checked, timeout_seconds=timeout_seconds)
 
+    def count(self, resource: str, kind: str = "allocatable") -> int:
+        """How many devices of a resource the node object shows."""
+        return int(self.api.read_node()["status"].get(kind, {}).get(resource, "0"))
+
+    def wait_count(self, resource: str, count: int, timeout_seconds: float = START_SECONDS) -> None:
+        def probe() -> str | None:
+            found = self.count(resource)
+            return None if found == count else f"{found}"
+
+        self.wait(f"{count} of {resource}", "kubelet", probe, timeout_seconds)
+
+    def images(self, *words: str) -> str:
+        """What containerd's own client says of the images that the kubelet sees."""
+        return self.run("ctr", "-a", str(self.layout.containerd_socket), "-n", "k8s.io", "images", *words)
+
+    @contextmanager
+    def imported(self, image: bytes, name: str, directory: Path) -> Iterator[None]:
+        """An image in the node's containerd, for as long as the block."""
+        archive = directory / "image.tar"
+        archive.write_bytes(image)
+        self.images("import", "--local", str(archive))
+        try:
+            yield
+        finally:
+            self.images("remove", "--sync", name)
+
     def read_log(self, name: str, lines: int = LAST_LINES) -> str:
         """The end of one process's log."""
         return "\n".join(self.layout.log(name).read_text(errors="replace").splitlines()[-lines:])
@@ -183,17 +215,7 @@ class Cluster:
         for name in ("etcd", "containerd", "apiserver"):
             self.start(name)
         self.wait_containerd()
-        self.run(
-            "ctr",
-            "-a",
-            str(self.layout.containerd_socket),
-            "-n",
-            "k8s.io",
-            "images",
-            "import",
-            "--local",
-            str(self.layout.image),
-        )
+        self.images("import", "--local", str(self.layout.image))
         self.wait_api()
         for name in ("controllers", "scheduler", "kubelet"):
             self.start(name)

@@ -43,8 +43,6 @@ class NotBuilt(ClusterError):
 
 
 class BuildFailed(ClusterError):
-    """One of the programs did not build."""
-
     def __init__(self, program: str, log: Path, last_lines: str) -> None:
         super().__init__(f"go could not build {program}; the whole output is in {log}; it ended with:\n{last_lines}")
         self.program, self.log = program, log

@@ -36,7 +36,6 @@ FORCED: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds
 
 
 def request_extender_token(cluster: Cluster) -> str:
-    """A token of its account."""
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nodeagent-extender/token"
     return str(cluster.api.post(path, {"spec": {}})["status"]["token"])
 
@@ -153,8 +152,6 @@ class ExtenderUnderTest:
         self.process.wait(25)
 
     def wait_ready(self) -> None:
-        """Until it has seen the cluster."""
-
         def probe() -> str | None:
             try:
                 self.open("/readyz")

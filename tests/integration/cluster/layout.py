@@ -162,7 +162,6 @@ class Layout:
         return self.root / f"{user}.kubeconfig"
 
     def config(self, program: str) -> Path:
-        """The configuration file of one program."""
         return self.root / {"containerd": "containerd.toml", "kubelet": "kubelet.yaml"}[program]
 
     def log(self, name: str) -> Path:

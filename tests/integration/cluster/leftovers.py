@@ -67,7 +67,6 @@ def _socket_inodes(pid: int) -> Iterator[str]:
 
 
 def name_of(pid: int) -> str:
-    """What the process is called, for people."""
     try:
         return (PROC / str(pid) / "comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):

@@ -91,7 +91,6 @@ def record_of(settings: dict[str, Any]) -> Path:
 
 
 def answer(**document: object) -> None:
-    """What containerd reads."""
     sys.stdout.write(json.dumps(document))
 
 
@@ -136,7 +135,6 @@ def carry(source: socket.socket, target: socket.socket) -> None:
 
 
 def listen(namespace: int, host: str, port: int) -> socket.socket:
-    """A listening socket in that network."""
     listener = open_socket(namespace)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((host, port))

@@ -50,7 +50,6 @@ class Passage:
                 self.client.sendall(block)
 
     def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """Something of our own."""
         given = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
         lines = [f"HTTP/1.1 {status} {http.client.responses.get(status, '')}"]
         lines += [f"{key}: {value}" for key, value in (given | (headers or {})).items()]
@@ -101,7 +100,6 @@ class ApiProxy:
                 passage.is_frozen.set()
 
     def list_writes(self) -> list[Seen]:
-        """What would have changed something."""
         return [each for each in list(self.seen) if each.method not in ("GET", WATCH)]
 
     def close(self) -> None:
@@ -216,7 +214,6 @@ def expire(passage: Passage) -> None:
 
 
 def hold(client: socket.socket) -> None:
-    """Until the client gives up."""
     with contextlib.suppress(OSError):
         while client.recv(BLOCK):
             pass

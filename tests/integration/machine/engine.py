@@ -35,8 +35,6 @@ def alone(*command: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that has nothing but what it is given."""
-
     storage: Path
     run_place: Path
     """Podman takes at most 50 characters here, because sockets lie in it."""
@@ -80,7 +78,6 @@ class Engine:
         self.run(*command, timeout_seconds=timeout_seconds)
 
     def inspect(self, reference: str) -> dict[str, Any]:
-        """What it says of an image."""
         found: dict[str, Any] = json.loads(self.run("image", "inspect", reference))[0]
         return found
 

@@ -33,11 +33,6 @@ class Image:
     key: str
     stage: Stage
 
-    @property
-    def own_layers(self) -> tuple[Path, ...]:
-        """What we put on the base."""
-        return self.layers[1:]
-
 
 def build_image(dockerfile: Path, context: Path) -> Image:
     """Run every stage in turn; the last one is the image."""

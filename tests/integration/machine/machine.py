@@ -96,7 +96,6 @@ class Machine:
         return self.systemd.run("systemctl", "show", "--value", f"--property={name}", "nodeagent.service").strip()
 
     def wait(self, what: str, is_so: Callable[[], bool], *, seconds: float = 60.0) -> None:
-        """Until it is so."""
         deadline = time.monotonic() + seconds
         while not is_so():
             assert time.monotonic() < deadline, f"waited {seconds} s for {what}:\n{self.read_journal()}"
@@ -121,7 +120,6 @@ class Machine:
 
 @contextmanager
 def fresh_machine(directory: Path) -> Iterator[Machine]:
-    """A machine on which the agent never was."""
     wheels = make_wheelhouse()
     base = make_debian(PACKAGES)
     source, place = directory / "nodeagent", directory / "root"

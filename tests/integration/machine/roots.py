@@ -31,7 +31,6 @@ def find_cache() -> Path:
 
 
 def digest(*parts: str | bytes) -> str:
-    """A key of everything that went into something."""
     whole = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -89,7 +88,6 @@ def make_wheelhouse() -> Path:
 
 
 def make_foreign_wheelhouse(machine: str) -> Path:
-    """The same for another processor."""
     platforms = [f"--platform=manylinux{release}_{machine}" for release in ("_2_28", "_2_17", "2014")]
     return keep(f"{machine}-wheels-{_digest_pins()}", lambda folder: _download_wheels(folder, *platforms))
 

@@ -47,7 +47,6 @@ NO_DEFAULT_1: Final = Refusal(OLDEST, (1, 7), "default runtime")
 
 
 def always(word: str) -> Refusal:
-    """A refusal by every release."""
     return Refusal(OLDEST, NEWEST, word)
 
 
@@ -58,7 +57,6 @@ def give(name: str, text: str, wants: str, *refusals: Refusal, **more: str) -> C
 
 
 def lines(*each: str) -> str:
-    """Lines, each with its end."""
     return "".join(f"{line}\n" for line in each)
 
 

@@ -30,8 +30,6 @@ CLASS = "nvidia"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Program:
-    """One containerd."""
-
     path: Path
     version: str
 

@@ -30,7 +30,6 @@ class BuiltRelease:
 
     @property
     def program(self) -> Path:
-        """Where it is once it is built."""
         return find_cache() / "containerd" / self.version / "containerd"
 
 

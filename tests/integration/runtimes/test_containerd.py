@@ -1,9 +1,7 @@
 """Our specifications and our configuration, judged by a real containerd."""
 
 import shutil
-import tempfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,24 +38,17 @@ RUNTIME_SECTION = "io.containerd.cri.v1.runtime"
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture
 def programs() -> str:
     assert PROGRAMS is not None
     return PROGRAMS
 
 
 @pytest.mark.parametrize("compiler", [name for name in ("cc", "musl-gcc") if shutil.which(name)])
-def test_a_container_finds_the_driver_without_any_hook(programs: str, place: Path, compiler: str) -> None:
+def test_a_container_finds_the_driver_without_any_hook(programs: str, short_dir: Path, compiler: str) -> None:
     """A program linked against glibc, and one against musl, loads the library and has exactly its own GPU."""
-    generate(make_driver(place / "driver"), place / "nvidia.json")
-    root = make_root(place / "image", compiler)
-    code, said = run_container(programs, place / "c", place / "nvidia.json", root, ["nvidia.com/gpu=0"])
+    generate(make_driver(short_dir / "driver"), short_dir / "nvidia.json")
+    root = make_root(short_dir / "image", compiler)
+    code, said = run_container(programs, short_dir / "c", short_dir / "nvidia.json", root, ["nvidia.com/gpu=0"])
     assert code == 0, said
     lines = said.splitlines()
     assert "version: 12080" in lines
@@ -70,11 +61,11 @@ def test_a_container_finds_the_driver_without_any_hook(programs: str, place: Pat
     assert "opened: yes" in lines
 
 
-def test_a_gpu_that_was_left_out_is_refused_by_name(programs: str, place: Path) -> None:
+def test_a_gpu_that_was_left_out_is_refused_by_name(programs: str, short_dir: Path) -> None:
     """Its neighbours work; it has no name."""
-    generate(make_driver(place / "driver"), place / "nvidia.json")
-    root = make_root(place / "image", "cc")
-    code, said = run_container(programs, place / "c", place / "nvidia.json", root, ["nvidia.com/gpu=5"])
+    generate(make_driver(short_dir / "driver"), short_dir / "nvidia.json")
+    root = make_root(short_dir / "image", "cc")
+    code, said = run_container(programs, short_dir / "c", short_dir / "nvidia.json", root, ["nvidia.com/gpu=5"])
     assert code != 0
     assert "unresolvable CDI devices nvidia.com/gpu=5" in said
 
@@ -92,16 +83,16 @@ def choose(main: Path, programs: str) -> ChosenRuntime:
 
 
 @pytest.mark.parametrize("text", [V1, V2, V3], ids=["v1", "v2", "v3"])
-def test_every_configuration_version_is_read_back(programs: str, place: Path, text: str) -> None:
+def test_every_configuration_version_is_read_back(programs: str, short_dir: Path, text: str) -> None:
     """After our change containerd itself says: CDI on, the class there, everything else as it was; and back again."""
-    main = place / "config.toml"
+    main = short_dir / "config.toml"
     main.write_text(text)
     runtime = choose(main, programs)
     tree = read_config_tree(RuntimeKind.CONTAINERD, str(main))
     plan = plan_containerd(runtime, tree, Wanted(cdi=True, wrapper="/usr/bin/nvidia-container-runtime"))
     assert plan.problem == ""
     assert check_config(runtime.kind, runtime.executable, apply_to_tree(tree, plan.changes))
-    files = RuntimeFiles(place / "state")
+    files = RuntimeFiles(short_dir / "state")
     files.apply(plan.changes)
     dumped = tomllib.loads(run(f"{programs}/containerd", "--config", main, "config", "dump"))
     section = dumped["plugins"][RUNTIME_SECTION]
@@ -112,7 +103,7 @@ def test_every_configuration_version_is_read_back(programs: str, place: Path, te
     assert runtimes["nvidia"]["options"]["BinaryName"] == "/usr/bin/nvidia-container-runtime"
     files.restore(withdraw)
     assert main.read_text() == text
-    assert not list(place.glob("conf.d/*"))
+    assert not list(short_dir.glob("conf.d/*"))
 
 
 def test_a_change_that_would_stop_the_daemon_is_refused(programs: str) -> None:

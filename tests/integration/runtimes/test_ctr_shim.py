@@ -1,7 +1,5 @@
 """The shim before the low-level runtime of a real containerd, without a cluster: who asks by environment has it."""
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,23 +21,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
-
-
-def test_a_container_of_containerd_has_what_it_asked_for(place: Path) -> None:
+def test_a_container_of_containerd_has_what_it_asked_for(short_dir: Path) -> None:
     """Its own GPU and a driver that loads; one that asks for nothing has nothing; a refusal is told in its error."""
     assert PROGRAMS is not None
-    driver = make_driver(place / "driver")
-    generate(driver, place / "nvidia.json")
-    shim, root = keep_shim(place, driver), make_root(place / "image", "cc")
+    driver = make_driver(short_dir / "driver")
+    generate(driver, short_dir / "nvidia.json")
+    shim, root = keep_shim(short_dir, driver), make_root(short_dir / "image", "cc")
 
     def run(name: str, *more: str) -> tuple[int, str]:
         flags = ["--runc-binary", str(shim), *more]
-        return run_container(PROGRAMS or "", place / name, place / "nvidia.json", root, [], more=flags)
+        return run_container(PROGRAMS or "", short_dir / name, short_dir / "nvidia.json", root, [], more=flags)
 
     code, said = run("a", "--env", "NVIDIA_VISIBLE_DEVICES=1")
     lines = said.splitlines()

@@ -88,7 +88,6 @@ def machine(containerd: Path, docker: Path) -> Iterator[Machine]:
 
 
 def read_calls(machine: Machine) -> str:
-    """What the wrapper was called with."""
     return machine.systemd.path(CALLS).read_text()
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,13 +54,6 @@ exec podman --root {place}/root --runroot {place}/run --runtime runc --cgroup-ma
     --security-opt seccomp=unconfined --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 \
     --device nvidia.com/gpu=0 {flags} --rootfs {image} /bin/sh -c '{script}'
 """
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +121,12 @@ RUNTIMES = [run_containerd, *([run_podman] if shutil.which("podman") else [])]
 @pytest.mark.parametrize("compiler", ["cc", "musl-gcc"])
 @pytest.mark.parametrize("start", RUNTIMES, ids=lambda start: start.__name__)
 def test_the_hook_makes_the_driver_usable_and_protects_its_nodes(
-    place: Path, program: Path, compiler: str, start: Callable[[Path, Path, Path, str], tuple[int, str]]
+    short_dir: Path, program: Path, compiler: str, start: Callable[[Path, Path, Path, str], tuple[int, str]]
 ) -> None:
     """Links by every name, a cache or a path that the image's own linker reads, and parameters that forbid changes."""
-    image = make_image(place / "image", compiler)
-    spec = make_spec(place, program, image)
-    code, said = start(place, spec, image, LOOK(directory=DIRECTORY))
+    image = make_image(short_dir / "image", compiler)
+    spec = make_spec(short_dir, program, image)
+    code, said = start(short_dir, spec, image, LOOK(directory=DIRECTORY))
     assert code == 0, said
     assert "version: 12080" in said
     assert f"link: libcuda.so.{VERSION}" in said
@@ -147,70 +139,70 @@ def test_the_hook_makes_the_driver_usable_and_protects_its_nodes(
         assert cached["libcuda.so.1"] == f"{DIRECTORY}/libcuda.so.1"
 
 
-def test_without_the_hook_such_a_driver_is_not_found(place: Path, program: Path) -> None:
+def test_without_the_hook_such_a_driver_is_not_found(short_dir: Path, program: Path) -> None:
     """The scenario above would notice a hook that does nothing."""
-    image = make_image(place / "image", "cc")
-    spec = make_spec(place, program, image)
+    image = make_image(short_dir / "image", "cc")
+    spec = make_spec(short_dir, program, image)
     document = json.loads(spec.read_text())
     del document["containerEdits"]["hooks"][1:]
     spec.write_text(json.dumps(document))
-    code, said = run_containerd(place, spec, image, "/probe")
+    code, said = run_containerd(short_dir, spec, image, "/probe")
     assert code != 0
     assert "libcuda.so.1: cannot open shared object file" in said
 
 
-def test_a_program_that_asks_the_linker_cache_finds_libcuda(place: Path, program: Path) -> None:
+def test_a_program_that_asks_the_linker_cache_finds_libcuda(short_dir: Path, program: Path) -> None:
     """As Triton does; with the image's own `ldconfig -p`. Without the hook the same program is told by a variable."""
-    image = make_image(place / "image", "cc")
+    image = make_image(short_dir / "image", "cc")
     (image / "sbin").mkdir()
     shutil.copy("/sbin/ldconfig", image / "sbin/ldconfig")
     ask = "/sbin/ldconfig -p; echo told:[$TRITON_LIBCUDA_PATH]"
-    code, said = run_containerd(place, make_spec(place, program, image), image, ask)
+    code, said = run_containerd(short_dir, make_spec(short_dir, program, image), image, ask)
     assert (code, f"libcuda.so.1 (libc6,x86-64) => {DIRECTORY}/libcuda.so.1" in said) == (0, True), said
     assert "told:[]\n" in said
 
-    (place / "without").mkdir()
-    other = make_image(place / "without/image", "cc")
+    (short_dir / "without").mkdir()
+    other = make_image(short_dir / "without/image", "cc")
     shutil.copytree(image / "sbin", other / "sbin")
-    spec = place / "without/nvidia.json"
-    generate(place / "driver", spec, "cdi.hooks=none")
-    _, said = run_containerd(place / "without", spec, other, ask)
+    spec = short_dir / "without/nvidia.json"
+    generate(short_dir / "driver", spec, "cdi.hooks=none")
+    _, said = run_containerd(short_dir / "without", spec, other, ask)
     assert ("libcuda.so.1" not in said.partition("told:")[0], f"told:[{DIRECTORY}]\n" in said) == (True, True), said
 
 
 @pytest.mark.parametrize(("version", "answer"), [("999.1", 13000), ("500.1", 12080)])
-def test_an_image_with_a_newer_cuda_uses_it(place: Path, program: Path, version: str, answer: int) -> None:
+def test_an_image_with_a_newer_cuda_uses_it(short_dir: Path, program: Path, version: str, answer: int) -> None:
     """Its forward compatibility package comes first where it is newer than the host's driver, and only there."""
-    image = make_image(place / "image", "cc")
+    image = make_image(short_dir / "image", "cc")
     compat = image / "usr/local/cuda/compat"
     compat.mkdir(parents=True)
-    (place / "newer.c").write_text(NEWER_CUDA)
+    (short_dir / "newer.c").write_text(NEWER_CUDA)
     library = compat / f"libcuda.so.{version}"
-    run("cc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, place / "newer.c")
-    code, said = run_containerd(place, make_spec(place, program, image), image, "/probe")
+    run("cc", "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, short_dir / "newer.c")
+    code, said = run_containerd(short_dir, make_spec(short_dir, program, image), image, "/probe")
     assert (code, f"version: {answer}" in said) == (0, True), said
 
 
 @pytest.mark.parametrize(("groups", "answer"), [("always", "opened"), ("never", "Permission denied")])
-def test_a_program_that_drops_root_still_draws(place: Path, program: Path, groups: str, answer: str) -> None:
-    """It keeps the group of the node, which is also found by the GPU's place on the bus."""
-    image = make_image(place / "image", "cc")
+def test_a_program_that_drops_root_still_draws(short_dir: Path, program: Path, groups: str, answer: str) -> None:
+    """It keeps the group of the node, which is also found by the GPU's short_dir on the bus."""
+    image = make_image(short_dir / "image", "cc")
     run("cc", "-static", "-o", image / "drawer", DRAWER)
-    driver = make_driver(place / "driver", DIRECTORY.lstrip("/"))
+    driver = make_driver(short_dir / "driver", DIRECTORY.lstrip("/"))
     render = driver / "dev/dri/renderD128"
     render.parent.mkdir()
     os.mknod(render, 0o20660, os.makedev(1, 3))
     render.chmod(0o660)
     os.chown(render, 0, GROUP)
-    (place / f"sys/bus/pci/devices/{ADDRESS}/drm/renderD128").mkdir(parents=True)
-    spec = place / "nvidia.json"
-    settings = (*install_hook(place, program), f"node.sys_dir={place}/sys", f"cdi.device_groups={groups}")
+    (short_dir / f"sys/bus/pci/devices/{ADDRESS}/drm/renderD128").mkdir(parents=True)
+    spec = short_dir / "nvidia.json"
+    settings = (*install_hook(short_dir, program), f"node.sys_dir={short_dir}/sys", f"cdi.device_groups={groups}")
     generate(driver, spec, *settings)
     names = ("renderD128", f"by-path/pci-{ADDRESS}-render")
     script = "; ".join(f"/drawer /dev/dri/{name}" for name in names)
-    code, said = run_containerd(place, spec, image, script)
+    code, said = run_containerd(short_dir, spec, image, script)
     assert (code, said.count(f"user 1000: {answer}\n")) == (0, 2), said
     if run_podman in RUNTIMES and groups == "never":
         # Whoever reads an older format may say the group: it is that of the node in the container too.
-        code, said = run_podman(place, spec, image, script, f"--group-add={GROUP}")
+        code, said = run_podman(short_dir, spec, image, script, f"--group-add={GROUP}")
         assert (code, said.count("user 1000: opened\n")) == (0, 2), said

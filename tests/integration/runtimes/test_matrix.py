@@ -5,8 +5,6 @@ Either CRI comes up with `runc`, our class and everything it had before, or the 
 
 import json
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -37,23 +35,16 @@ PROGRAMS = (
 
 @pytest.fixture(scope="module", params=PROGRAMS)
 def program(request: pytest.FixtureRequest) -> Program:
-    find: Callable[[], Path] = request.param
+    find = request.param
     return Program.of(find())
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.name)
 def test_a_node_has_what_was_asked_for_or_stays_as_it_is(
-    program: Program, configuration: Configuration, place: Path
+    program: Program, configuration: Configuration, short_dir: Path
 ) -> None:
     """By the daemon's own word, and without a byte too many after the revert."""
-    node = Node(program, configuration, place)
+    node = Node(program, configuration, short_dir)
     try:
         assert find_faults(node) == []
     finally:
@@ -61,7 +52,6 @@ def test_a_node_has_what_was_asked_for_or_stays_as_it_is(
 
 
 def test_each_configuration_has_a_name_of_its_own() -> None:
-    """And there are enough of them."""
     assert len({each.name for each in CONFIGURATIONS}) == len(CONFIGURATIONS) >= 60
 
 
@@ -85,9 +75,15 @@ path = "/opt/containerd"
 """
 
 
-def test_a_trial_touches_nothing_of_the_node(program: Program, place: Path) -> None:
+def test_a_trial_touches_nothing_of_the_node(program: Program, short_dir: Path) -> None:
     """No socket, port, directory or file that the real daemon has or would make, whatever its files name."""
-    (place / "config.toml").write_text(BUSY)
-    command = (sys.executable, "-m", "tests.integration.runtimes.alone", str(program.path), str(place / "config.toml"))
+    (short_dir / "config.toml").write_text(BUSY)
+    command = (
+        sys.executable,
+        "-m",
+        "tests.integration.runtimes.alone",
+        str(program.path),
+        str(short_dir / "config.toml"),
+    )
     alone = ("unshare", "--mount", "--net", "--propagation", "private")
     assert json.loads(run(*alone, *command, cwd=CHECKOUT)) == {"ready": True, "said": "", "touched": []}

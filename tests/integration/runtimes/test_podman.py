@@ -7,8 +7,6 @@ by runc, which is one: crun, which Debian's Podman prefers, refuses machines wit
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,22 +34,16 @@ exec podman --root {place}/root --runroot {place}/run --runtime nvidia --cgroup-
 """
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
-
-
 if shutil.which("podman"):
 
     @pytest.mark.parametrize("compiler", COMPILERS)
-    def test_podman_gives_a_gpu_by_its_public_name(place: Path, compiler: str) -> None:
+    def test_podman_gives_a_gpu_by_its_public_name(short_dir: Path, compiler: str) -> None:
         """The file is written at boot by the agent, and `podman run --device nvidia.com/gpu=1` just works."""
-        generate(make_driver(place / "driver"), place / "nvidia.json")
-        make_root(place / "image", compiler)
+        generate(make_driver(short_dir / "driver"), short_dir / "nvidia.json")
+        make_root(short_dir / "image", compiler)
         Path("/var/run/cdi").mkdir(exist_ok=True)
         done = subprocess.run(
-            ["unshare", "--mount", "--propagation", "private", "bash", "-c", SCRIPT.format(place=place)],
+            ["unshare", "--mount", "--propagation", "private", "bash", "-c", SCRIPT.format(place=short_dir)],
             capture_output=True,
             text=True,
             check=False,
@@ -66,19 +58,22 @@ if shutil.which("podman"):
             "node: nvidiactl",
         ]
 
-    def test_podman_gives_a_gpu_to_who_asks_by_environment(place: Path) -> None:
+    def test_podman_gives_a_gpu_to_who_asks_by_environment(short_dir: Path) -> None:
         """By the class that the agent's plan adds, through the shim that the agent has installed."""
-        shim = keep_shim(place, make_driver(place / "driver"))
-        make_root(place / "image", COMPILERS[0])
+        shim = keep_shim(short_dir, make_driver(short_dir / "driver"))
+        make_root(short_dir / "image", COMPILERS[0])
         runtime = ChosenRuntime(
-            kind=RuntimeKind.PODMAN, flavour=RuntimeFlavour.PLAIN, socket="", config_file=str(place / "containers.conf")
+            kind=RuntimeKind.PODMAN,
+            flavour=RuntimeFlavour.PLAIN,
+            socket="",
+            config_file=str(short_dir / "containers.conf"),
         )
         tree = ConfigTree(files=(ConfigFile(path=runtime.config_file),))
         (change,) = plan_podman(runtime, tree, Wanted(wrapper=str(shim), names=())).changes
-        (place / "containers.conf").write_bytes(change.after or b"")
+        (short_dir / "containers.conf").write_bytes(change.after or b"")
         done = subprocess.run(
-            ["bash", "-c", BY_ENVIRONMENT.format(place=place)],
-            env={**os.environ, "CONTAINERS_CONF": str(place / "containers.conf")},
+            ["bash", "-c", BY_ENVIRONMENT.format(place=short_dir)],
+            env={**os.environ, "CONTAINERS_CONF": str(short_dir / "containers.conf")},
             capture_output=True,
             text=True,
             check=False,

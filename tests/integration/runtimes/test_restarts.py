@@ -136,7 +136,6 @@ def wait_answer(machine: Machine, socket: str = SOCKET) -> None:
 
 
 def wait_journal(machine: Machine, said: str) -> None:
-    """Wait until the agent has said so."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while said not in (journal := machine.systemd.read_journal(AGENT)):
         assert time.monotonic() < deadline, journal

@@ -4,8 +4,6 @@ Their own start is played by the few lines of it that make the file: `sed` for M
 """
 
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +23,6 @@ TEMPLATE = "containerd-template.toml"
 @pytest.fixture(scope="module", params=PROGRAMS)
 def program(request: pytest.FixtureRequest) -> Program:
     return Program.of(request.param())
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
 
 
 class MicroK8sNode(Node):
@@ -64,21 +55,21 @@ class MicroK8sNode(Node):
 @pytest.mark.parametrize("wants", ["class", "shim", "default"])
 @pytest.mark.parametrize("has_gpu_addon", [False, True], ids=["plain", "gpu addon"])
 def test_microk8s_template_is_changed_and_given_back(
-    program: Program, place: Path, wants: str, has_gpu_addon: bool
+    program: Program, short_dir: Path, wants: str, has_gpu_addon: bool
 ) -> None:
     """CDI is on, the class is there, its own runtimes and its default stay, and the revert is to the byte."""
-    node = MicroK8sNode(program, wants, place, has_gpu_addon=has_gpu_addon)
+    node = MicroK8sNode(program, wants, short_dir, has_gpu_addon=has_gpu_addon)
     try:
         assert find_faults(node) == []
     finally:
         node.close()
 
 
-def test_k3s_reads_our_drop_in_and_its_own_file_is_not_touched(place: Path) -> None:
+def test_k3s_reads_our_drop_in_and_its_own_file_is_not_touched(short_dir: Path) -> None:
     """In the directory that it imports, which it leaves alone when it writes its own file anew."""
     program = Program.of(find_cluster_program())
     text = f'imports = ["/@main@/config-v3.toml.d/*.toml"]\n{full(3, CRI3, OFF)}'
-    node = Node(program, Configuration("k3s", {MAIN: text}, "shim"), place, RuntimeFlavour.K3S)
+    node = Node(program, Configuration("k3s", {MAIN: text}, "shim"), short_dir, RuntimeFlavour.K3S)
     try:
         generated = node.main.read_bytes()
         assert node.configure().written

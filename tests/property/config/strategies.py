@@ -77,7 +77,6 @@ STRATEGIES: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
 
 
 def values_of(kind: Kind[Any]) -> st.SearchStrategy[Any]:
-    """Values that a kind takes, as it returns them."""
     return STRATEGIES[type(kind)](kind)
 
 

@@ -65,7 +65,6 @@ def draw_pod(chance: Random) -> SeenPod:
 
 
 def step(scheduler: FakeScheduler, chance: Random) -> None:
-    """Something happens."""
     cluster = scheduler.cluster
     scheduler.now += chance.choice((0.0, 0.1, 5.0))
     uid = f"uid-of-p{chance.randrange(PODS)}"

@@ -164,7 +164,6 @@ def test_nothing_is_ever_given_twice(
 
 @given(st.dictionaries(st.sampled_from(["tencent.com/vcuda-core", "tencent.com/vcuda-memory"]), st.text(max_size=8)))
 def test_any_capacity_is_read_or_refused(capacity: dict[str, str]) -> None:
-    """By the one error."""
     scheduler = FakeScheduler(SeenNode(name="n", capacity=capacity))
     entry = scheduler.cluster.nodes["n"]
     assert entry.published is None or entry.published.space.rooms

@@ -23,7 +23,6 @@ Groups = list[tuple[int, ...]]
 
 @st.composite
 def any_scores(draw: st.DrawFn, size: int) -> Scores:
-    """Any symmetric scores."""
     table = [[0] * size for _ in range(size)]
     for right in range(size):
         for left in range(right):
@@ -164,6 +163,5 @@ def test_answer_has_the_size_the_required_and_only_what_is_available(
 def test_answer_does_not_depend_on_order(
     preference: Preference, available: list[DeviceId], size: int, random: Random
 ) -> None:
-    """The same devices in another order get the same answer."""
     shuffled = random.sample(available, len(available))
     assert preference.prefer(available, (), size) == preference.prefer(shuffled, (), size)

@@ -31,8 +31,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class AgentProcess:
-    """One running agent."""
-
     def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self.process, self.directory = process, directory
         self.url = ""
@@ -98,6 +96,11 @@ class AgentProcess:
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
 
+    def inject(self, fault: str, *arguments: str) -> None:
+        """A fault of a simulated node; of the same door as `nodeagent simulate fault`, without a process of its own."""
+        status, answer = self.post("/api/v1/faults", {"fault": fault, "arguments": arguments})
+        assert status == 200, answer
+
     def wait_for(self, path: str, wanted: str) -> str:
         """The body once it contains `wanted`."""
         return self.wait_until(path, lambda body: wanted in body, f"never said {wanted!r}")
@@ -107,7 +110,6 @@ class AgentProcess:
         return self.wait_until(path, lambda body: unwanted not in body, f"never stopped saying {unwanted!r}")
 
     def wait_until(self, path: str, is_so: Callable[[str], bool], complaint: str) -> str:
-        """The body once it is so."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         body = ""
         while time.monotonic() < deadline:
@@ -165,7 +167,7 @@ def run_command(
 @contextlib.contextmanager
 def running_simulation(directory: Path, *words: str) -> Iterator[AgentProcess]:
     """A simulation on a free port, stopped at the end of the block."""
-    with _running(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
+    with starting(directory, "simulate", "--set", "http.listen=127.0.0.1:0", *words) as agent:
         agent.wait_announced()
         yield agent
 
@@ -205,7 +207,7 @@ def running_agent(
         "http.listen": "127.0.0.1:0",
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    with _running(
+    with starting(
         directory, "run", *sets, *words, variables=variables, descriptors=descriptors, front=front, module=module
     ) as agent:
         agent.wait_started()
@@ -213,7 +215,7 @@ def running_agent(
 
 
 @contextlib.contextmanager
-def _running(
+def starting(
     directory: Path,
     *words: str,
     variables: dict[str, str] | None = None,

@@ -43,8 +43,6 @@ def find_obstacle() -> str:
 
 
 class SystemdNotUp(AssertionError):
-    """It did not come up."""
-
     def __init__(self, log: str, seen: str) -> None:
         super().__init__(
             f"systemd is not up after {BOOT_SECONDS:g} s: {seen or 'no answer'}; it said {log or 'nothing'}"
@@ -52,8 +50,6 @@ class SystemdNotUp(AssertionError):
 
 
 class Systemd:
-    """A systemd that is up."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         """Its first process, as this machine numbers it."""

@@ -43,7 +43,6 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
     def list_texts(self) -> list[str]:
-        """The text of each ordered list."""
         return ["".join(words) for words in self.lists]
 
     def all(self, tag: str) -> list[dict[str, str | None]]:

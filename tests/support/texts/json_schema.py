@@ -19,7 +19,6 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def find_breaks(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str = "$") -> Iterator[str]:
-    """Where the value is not what the schema says."""
     unknown = set(schema) - KNOWN
     assert not unknown, f"{at}: the check does not know {unknown}"
     if "$ref" in schema:

@@ -25,7 +25,6 @@ class Block:
 
     @property
     def name(self) -> str:
-        """By what tests and people call it."""
         return f"{self.page}: {self.heading}, {self.number}"
 
     @property
@@ -48,7 +47,6 @@ def find_blocks(page: Path) -> Iterator[Block]:
 
 
 def find_block(page: str, heading: str, number: int = 1) -> Block:
-    """One block, which must be there."""
     return next(block for block in find_blocks(ROOT / page) if (block.heading, block.number) == (heading, number))
 
 

@@ -95,7 +95,6 @@ class ApiServerUnderTest:
         encoding: str = "identity",
         **query: str,
     ) -> Answer:
-        """One request as it is, and the whole answer."""
         async with self._open() as http:
             content = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
             headers = self._head(kind, accept, token) | {"Accept-Encoding": encoding}
@@ -119,13 +118,11 @@ class ApiServerUnderTest:
         assert answer.status == 200, answer.content
 
     async def read_version(self) -> str:
-        """The version of everything now."""
         answer = await self.ask("GET", path_of("nodes"), limit="1")
         return str(answer.document["metadata"]["resourceVersion"])
 
     @asynccontextmanager
     async def watching(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncGenerator[Json, None]]:
-        """The lines of a watch as they are."""
         wanted = {"watch": "1", "resourceVersion": version} | query
         accept = wanted.pop("accept", JSON)
         async with self._open() as http:
@@ -152,7 +149,6 @@ class ApiServerUnderTest:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[KubeClient]:
-        """The agent's own client."""
         settings = ClientSettings(timeout_seconds=30, requests_per_second=1000, burst=100)
         client = KubeClient(Kubeconfig(self.write_kubeconfig()), lambda: settings)
         try:

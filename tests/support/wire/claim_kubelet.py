@@ -29,11 +29,9 @@ class ClaimKubelet:
         self.wire: Any = WIRES[version]
 
     async def prepare(self, *claims: ClaimReference) -> Any:
-        """The answers by uid."""
         return await self._ask("Prepare", claims)
 
     async def unprepare(self, *claims: ClaimReference) -> Any:
-        """The answers by uid."""
         return await self._ask("Unprepare", claims)
 
     async def watch_health(self) -> AsyncGenerator[NodeWatchResourcesResponse, None]:

@@ -25,7 +25,6 @@ class Crowd:
         self.opened = 0
 
     def run(self) -> None:
-        """Until told to stop."""
         while not self._stop.is_set():
             for _ in range(min(self._count - len(self._open), AT_ONCE)):
                 self._connect()

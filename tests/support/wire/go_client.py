@@ -57,7 +57,6 @@ class GoClient:
             self._read(None)
 
     def close(self) -> None:
-        """Hang up."""
         self._line.close()
 
     def flush(self) -> None:

@@ -11,15 +11,12 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEADER_BYTES: Final = 9
 DEFAULT_WINDOW_BYTES: Final = 65_535
 DEFAULT_MAX_FRAME_BYTES: Final = 16_384
-LARGEST_MAX_FRAME_BYTES: Final = 16_777_215
-LARGEST_WINDOW_BYTES: Final = 2**31 - 1
 
 DATA: Final = 0x0
 HEADERS: Final = 0x1
 PRIORITY: Final = 0x2
 RST_STREAM: Final = 0x3
 SETTINGS: Final = 0x4
-PUSH_PROMISE: Final = 0x5
 PING: Final = 0x6
 GOAWAY: Final = 0x7
 WINDOW_UPDATE: Final = 0x8
@@ -28,26 +25,14 @@ CONTINUATION: Final = 0x9
 END_STREAM: Final = 0x1
 ACK: Final = 0x1
 END_HEADERS: Final = 0x4
-PADDED: Final = 0x8
-HAS_PRIORITY: Final = 0x20
 
-SETTING_MAX_CONCURRENT_STREAMS: Final = 0x3
 SETTING_INITIAL_WINDOW_SIZE: Final = 0x4
-SETTING_MAX_FRAME_SIZE: Final = 0x5
-SETTING_MAX_HEADER_LIST_SIZE: Final = 0x6
 
-NO_ERROR: Final = 0x0
-PROTOCOL_ERROR: Final = 0x1
-FLOW_CONTROL_ERROR: Final = 0x3
-FRAME_SIZE_ERROR: Final = 0x6
-REFUSED_STREAM: Final = 0x7
-COMPRESSION_ERROR: Final = 0x9
 ENHANCE_YOUR_CALM: Final = 0xB
 
 _FRAME_HEADER: Final = struct.Struct(">HBBBI")
 _SETTING: Final = struct.Struct(">HI")
 _WORD: Final = struct.Struct(">I")
-_TWO_WORDS: Final = struct.Struct(">II")
 
 
 def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
@@ -63,7 +48,6 @@ def parse_frame_header(data: bytes | bytearray, position: int) -> tuple[int, int
 
 
 def encode_settings(settings: dict[int, int]) -> bytes:
-    """A SETTINGS frame."""
     return encode_frame(SETTINGS, 0, 0, b"".join(_SETTING.pack(key, value) for key, value in settings.items()))
 
 
@@ -78,13 +62,7 @@ def encode_window_update(stream_id: int, credit_bytes: int) -> bytes:
 
 
 def encode_reset(stream_id: int, code: int) -> bytes:
-    """The end of one stream, at once."""
     return encode_frame(RST_STREAM, 0, stream_id, _WORD.pack(code))
-
-
-def encode_goaway(last_stream_id: int, code: int, reason: str = "") -> bytes:
-    """The end of the connection, and why."""
-    return encode_frame(GOAWAY, 0, 0, _TWO_WORDS.pack(last_stream_id, code) + reason.encode()[:256])
 
 
 def parse_word(payload: bytes) -> int:

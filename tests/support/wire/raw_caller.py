@@ -14,7 +14,6 @@ def head_block(path: str) -> bytes:
 
 
 def head(path: str, stream_id: int) -> bytes:
-    """A call that has begun."""
     return frames.encode_frame(frames.HEADERS, frames.END_HEADERS, stream_id, head_block(path))
 
 

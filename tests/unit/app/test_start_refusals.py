@@ -42,7 +42,6 @@ def test_a_directory_that_cannot_be_written_says_why(
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """With what would help."""
     (tmp_path / "file").touch()
     with pytest.raises(DirectoryUnusable, match="not a directory; put a directory where the path expects one"):
         prepare_directory("node.run_dir", tmp_path / "file/run")

@@ -26,7 +26,6 @@ ENOUGH_REFUSALS = 3
 
 
 def make_settings(directory: Path) -> Settings:
-    """An agent of this directory, on any port."""
     settings = Settings()
     return replace(
         settings,

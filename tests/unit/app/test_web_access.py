@@ -13,7 +13,6 @@ from tests.component.http.certificates import Authority
 
 
 def make_settings(directory: Path, web_config: Path) -> Settings:
-    """An agent of this directory, on any port."""
     settings = Settings()
     return replace(
         settings,

@@ -20,7 +20,6 @@ def test_a_gpu_behind_two_doors_is_a_violation() -> None:
 
 @pytest.mark.parametrize(("cores", "memory_bytes"), [(71, 1), (1, 701)])
 def test_more_than_a_gpu_has_is_a_violation(cores: int, memory_bytes: int) -> None:
-    """Of compute or of memory."""
     held = Holdings(ALL)
     held.take("a", Holding("fractions", 4, cores=30, memory_bytes=300))
     with pytest.raises(Violated, match="of GPU 4 are given"):
@@ -44,7 +43,6 @@ def test_a_gpu_that_a_claim_has_is_nobody_elses(mine: Holding) -> None:
 
 
 def test_devices_of_one_gpu_may_have_different_holders() -> None:
-    """As MIG devices have."""
     held = Holdings(ALL)
     held.take("a", Holding("whole", 0, device="MIG-1"))
     held.take("b", Holding("whole", 0, device="MIG-2"))

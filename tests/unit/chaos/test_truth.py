@@ -6,7 +6,6 @@ from tests.chaos.truth import Truth, Violated, find_doubled, find_left_over, fin
 
 
 def test_a_device_that_two_pods_have_is_a_violation() -> None:
-    """However it came about."""
     truth = Truth()
     truth.admit("a", ["g0", "g1"], 2)
     with pytest.raises(Violated, match=r"b was given .'g1'., which a has"):
@@ -14,7 +13,6 @@ def test_a_device_that_two_pods_have_is_a_violation() -> None:
 
 
 def test_a_pod_with_fewer_devices_than_it_asked_for_is_a_violation() -> None:
-    """A pod that runs has what it asked for."""
     with pytest.raises(Violated, match="a asked for 2 devices and runs with"):
         Truth().admit("a", ["g0"], 2)
 

@@ -47,7 +47,6 @@ def show(monkeypatch: pytest.MonkeyPatch, standing: Standing, *words: str) -> tu
 
 
 def test_a_line_for_each_device_and_a_code_for_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that does not work is told of, and the code says so."""
     code, out, _ = show(monkeypatch, Standing.HEALTHY)
     assert code == ExitCode.OK
     assert "1 of 2" in out

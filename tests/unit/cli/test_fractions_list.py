@@ -68,7 +68,6 @@ class Simulation:
 
 @pytest.mark.may_block("commands read files in their own short-lived loop")
 def test_a_change_in_a_simulation_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As everything does that a simulation answers."""
     monkeypatch.setattr(orders, "find_agent", lambda *_, **__: Simulation())
     code, out, _ = run_here("fractions", "set", "ml/train", "--cores", "5")
     assert code == ExitCode.OK

@@ -42,7 +42,6 @@ def test_show_says_what_each_gpu_is_cut_into() -> None:
 
 
 def test_a_mode_that_waits_is_told() -> None:
-    """Beside what there is now."""
     gpu = make_mig_gpu(0, "a100-sxm4-40gb")
     assert gpu.mig is not None
     assert describe_gpu(replace(gpu, mig=replace(gpu.mig, pending=True))) == "MIG off, on after a reset"
@@ -89,14 +88,12 @@ def test_a_plan_that_cannot_be_says_why(tmp_path: Path) -> None:
 
 
 def test_layouts_of_the_configuration_are_known(tmp_path: Path) -> None:
-    """By name, before those of a file."""
     config = tmp_path / "config.yaml"
     config.write_text("mig:\n  layouts:\n    - {name: lab, devices: {7g.80gb: 1}}\n")
     assert "+ 7g.80gb at slot 0" in run_here("mig", "plan", "lab", "-c", str(config), *H100)[1]
 
 
 def test_an_assertion_is_silent_where_it_holds(tmp_path: Path) -> None:
-    """And says of each GPU why not where it does not."""
     assert run_here("mig", "assert", "all-disabled", *H100) == (ExitCode.OK, "", "")
     code, out, _ = run_here("mig", "assert", "all-1g.10gb", *A100)
     assert (code, out.splitlines()) == (
@@ -310,7 +307,6 @@ def test_a_door_in_the_way_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_door_is_in_nobodys_way_where_a_gpu_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to do behind it."""
     monkeypatch.setattr(commands, "read_gpus", read_behind_doors)
     assert run_here("mig", "assert", "all-disabled")[:2] == (ExitCode.OK, "")
     assert run_here("mig", "plan", "all-disabled")[:2] == (ExitCode.OK, "3 of 3 GPUs stay as they are\n")

@@ -78,7 +78,6 @@ def test_an_agent_on_simulated_gpus_without_a_simulator_is_refused(state: tuple[
 def test_a_profile_that_cannot_be_used_is_refused(
     words: tuple[str, ...], profile: str, said: str, state: tuple[str, ...]
 ) -> None:
-    """With what is wrong."""
     code, out, err = run_here(*words, "--gpus", f"simulated:{profile}", *state)
     assert (code, out, err.count("\n")) == (ExitCode.BAD_INPUT, "", 1)
     assert said in err

@@ -17,7 +17,6 @@ HERE = Origin("file", "test.yaml", 1)
 
 
 def tree_of(text: str) -> Node:
-    """The tree of a YAML text that has no fault."""
     parsed = parse_yaml(text, lambda line: Origin("file", "test.yaml", line))
     assert parsed.problems == ()
     assert parsed.node is not None
@@ -41,7 +40,6 @@ def complaints(kind: Kind[Any], text: str, *, secret: bool = False) -> list[str]
 def load_text(
     directory: Path, text: str, *, environ: MappingOf[str, str] | None = None, overrides: tuple[str, ...] = ()
 ) -> Loaded:
-    """Load a main file with that text."""
     file = directory / "config.yaml"
     file.write_text(text, encoding="utf-8")
     return load_settings(file, environ=environ or {}, overrides=overrides)

@@ -55,7 +55,6 @@ def test_list_may_repeat_where_repeats_are_harmless() -> None:
 
 
 def test_map_names_every_wrong_key_and_value() -> None:
-    """A wrong key and a wrong value are named at their places."""
     lines = complaints(MapOf(DIGITS, Whole(0, 9)), "{a: 1, 2: 77, 3: 4}")
     assert [line.split(": ")[1] for line in lines] == ["here.a", "here.2"]
 
@@ -92,6 +91,5 @@ def test_record_is_written_as_it_is_read() -> None:
 
 
 def test_optional_record_may_be_absent() -> None:
-    """Nothing is written as nothing."""
     assert read(Maybe(Nested(Inner)), "null") is None
     assert "or empty" in Maybe(Nested(Inner)).label

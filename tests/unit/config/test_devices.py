@@ -91,7 +91,6 @@ def test_a_class_is_written_back_as_it_is_read() -> None:
     ],
 )
 def test_a_wrong_class_is_refused_with_file_key_value_and_remedy(text: str, complaint: str) -> None:
-    """Whatever is wrong about it."""
     problems = refuse(f"devices:\n  classes:\n    {text}\n")
     assert any(complaint in problem for problem in problems), problems
     assert all(problem.startswith("test.yaml:") for problem in problems)
@@ -240,7 +239,6 @@ def check_noise(count: int, seed: int) -> None:
 
 
 def judge(tree: Node) -> tuple[Settings | None, list[str]]:
-    """The settings, or what is wrong with them."""
     try:
         return decide_settings([tree]).settings, []
     except ConfigurationInvalid as refused:
@@ -270,5 +268,4 @@ def test_whatever_is_written_is_accepted_or_refused_in_words() -> None:
 
 @pytest.mark.nightly
 def test_ten_thousand_classes_are_accepted_or_refused_in_words() -> None:
-    """The same at length."""
     check_noise(10_000, seed=26)

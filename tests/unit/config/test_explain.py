@@ -29,7 +29,6 @@ def test_table_names_key_value_and_origin(tmp_path: Path) -> None:
 
 
 def test_table_of_nothing_set_is_empty(tmp_path: Path) -> None:
-    """Only what was set, where nothing was, is nothing."""
     assert render_table(load_text(tmp_path, ""), only_set=True) == ""
 
 

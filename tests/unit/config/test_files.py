@@ -2,12 +2,16 @@
 
 import os
 import socket
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nodeagent.config import files
 from nodeagent.config.files import LARGEST_BYTES, read_config_files
+from nodeagent.config.globs import is_pattern, overlap
 
 
 def problems(path: Path) -> list[str]:
@@ -83,7 +87,6 @@ def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
-    """The byte and its line are named."""
     (tmp_path / "c.yaml").write_bytes(b"a: 1\nb: \xe4\n")
     assert problems(tmp_path / "c.yaml") == ["c.yaml:2: byte 0xe4 is not UTF-8; save the file as UTF-8"]
 
@@ -129,3 +132,44 @@ def test_who_only_looks_goes_on_without_default_files_that_are_forbidden(
     assert len(read_config_files(None, skip_forbidden=True).notices) == 2
     assert read_config_files(None, skip_forbidden=True).problems == ()
     assert len(read_config_files(None).problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_same"),
+    [
+        ("/dev/kvm", "/dev/kvm", True),
+        ("/dev/kvm", "/dev/kv", False),
+        ("/dev/kv?", "/dev/kvm", True),
+        ("/dev/*", "/dev/kvm", True),
+        ("/dev/*", "/dev/net/tun", False),
+        ("/dev/a*", "/dev/*b", True),
+        ("/dev/a*c", "/dev/ab*d", False),
+        ("/dev/x[0-9]", "/dev/x[5-7]", True),
+        ("/dev/x[0-4]", "/dev/x[5-7]", False),
+        ("/dev/x[!0-9]", "/dev/x[0-9]", False),
+        ("/dev/x[0-9]", "/dev/x[!0-8]", True),
+        ("/dev/x[!a]", "/dev/x[!b]", True),
+        ("/dev/x[]]", "/dev/x]", True),
+        ("/dev/x[", "/dev/x[", True),
+        ("/dev/x[!]]", "/dev/x]", False),
+        ("/dev/x[a-]", "/dev/x-", True),
+        ("/dev/x*", "/dev/x", True),
+        ("/dev/**", "/dev/x", True),
+    ],
+)
+def test_patterns_overlap_where_a_path_matches_both(left: str, right: str, *, is_same: bool) -> None:
+    assert overlap(left, right) is is_same
+    assert overlap(right, left) is is_same
+
+
+PARTS = st.text(alphabet="ab*?", max_size=5)
+
+
+@given(PARTS, PARTS, st.text(alphabet="ab", max_size=6))
+def test_a_path_that_matches_both_is_never_missed(left: str, right: str, path: str) -> None:
+    if fnmatchcase(path, left) and fnmatchcase(path, right):
+        assert overlap(left, right)
+
+
+def test_a_pattern_is_told_from_a_path() -> None:
+    assert [is_pattern(path) for path in ("/dev/x", "/dev/*", "/dev/?", "/dev/[a]")] == [False, True, True, True]

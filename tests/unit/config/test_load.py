@@ -23,7 +23,6 @@ def test_nothing_said_is_the_defaults(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("text", ["", "# only words\n", "{}", "http:\n", "http:\n  # listen: x\n"])
 def test_empty_file_is_the_defaults(tmp_path: Path, text: str) -> None:
-    """A file that says nothing changes nothing."""
     assert load_text(tmp_path, text).settings == Settings()
 
 

@@ -32,7 +32,6 @@ def test_page_tells_the_names_that_the_code_uses() -> None:
 
 
 def test_numbers_carry_their_unit_in_the_page() -> None:
-    """The unit comes from the name."""
     row = next(line for line in render_markdown().splitlines() if line.startswith("| `rotate_bytes`"))
     assert "| bytes |" in row
 

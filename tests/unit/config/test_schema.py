@@ -25,7 +25,6 @@ def test_setting_says_what_it_is(path: str, declared: Knob) -> None:
 
 @pytest.mark.parametrize(("path", "declared"), VALUES)
 def test_default_has_a_reason(path: str, declared: Knob) -> None:
-    """Every default of a value says why it is what it is."""
     assert declared.why.strip()
 
 

@@ -6,6 +6,9 @@ import anyio
 import pytest
 
 from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.envelope import Envelope
+from nodeagent.core.channels.gathered import Gathered, decide_pause
+from nodeagent.core.channels.news import News
 from nodeagent.core.errors import PublishedFromForeignThread
 from tests.support.virtual_time import FakeClock
 
@@ -297,3 +300,59 @@ async def test_a_listener_can_hear_what_it_missed(bus: Bus, after: int | None, h
         bus.publish_fact(Broke("third"), source="s")
         assert [(await anext(facts)).value.what for _ in heard] == heard
         assert facts.take_nowait() is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "wanted", "ago", "pause"),
+    [
+        (None, "one", 0.0, 0.0),
+        ("one", "one", 0.0, None),
+        ("one", "other", 0.0, 0.05),
+        ("one", "other", 0.04, 0.01),
+        ("one", "other", 1.0, 0.0),
+    ],
+)
+def test_changes_are_gathered_for_a_moment(sent: str | None, wanted: str, ago: float, pause: float | None) -> None:
+    """The first goes at once, an equal one never, a changed one when the window since the first change is over."""
+    assert decide_pause(sent, wanted, ago, 0.05) == pytest.approx(pause)
+
+
+async def test_a_reader_is_given_the_end_of_a_burst_once() -> None:
+    """Three changes within the window are one, and an equal value is none."""
+    gathered = Gathered("a")
+    seen: list[str] = []
+
+    async def read() -> None:
+        known: str | None = None
+        while True:
+            known = await gathered.wait_other(known, 0.05)
+            seen.append(known)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        await anyio.sleep(1)
+        assert not gathered.put("a")
+        for value in "bcd":
+            assert gathered.put(value)
+            await anyio.sleep(0.01)
+        assert seen == ["a"]
+        await anyio.sleep(1)
+        tasks.cancel_scope.cancel()
+    assert seen == ["a", "d"]
+    assert gathered.value == "d"
+
+
+def envelope(seq: int) -> Envelope[str]:
+    return Envelope(value="", key="", seq=seq, time=0.0, source="test")
+
+
+def test_the_newest_is_news_once() -> None:
+    news, old, new = News(), envelope(3), envelope(5)
+    assert news.take(old, new, None) is new
+    assert news.take(old, new) is None
+    assert news.take(envelope(6), new) is not None
+
+
+def test_nothing_is_no_news() -> None:
+    """A part that looks before anybody has said anything has no cause."""
+    assert News().take(None, None) is None

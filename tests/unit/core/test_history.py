@@ -11,14 +11,10 @@ from nodeagent.core.channels.history import History
 
 
 class Fact(Struct, frozen=True):
-    """Happened."""
-
     name: str
 
 
 class Other(Struct, frozen=True):
-    """Happened too."""
-
     name: str
 
 
@@ -95,7 +91,6 @@ def test_what_cannot_be_compared_is_kept_each_time() -> None:
 
 
 def test_what_led_to_something_wrong_stays_as_long_as_it_is_wrong() -> None:
-    """With all that led to it; then it goes like any other."""
     history = History(64)
     history.add_fact(seal(0, Fact("root")))
     history.add_fact(seal(1, Fact("effect"), cause=0))
@@ -125,7 +120,6 @@ def test_a_repetition_that_is_a_cause_is_not_counted_away() -> None:
     kept=st.lists(st.integers(0, 80), max_size=10),
 )
 def test_the_history_stays_bounded_and_in_order(names: list[tuple[bool, str, bool]], kept: list[int]) -> None:
-    """Whatever is told and kept; and the newest is always there."""
     history = History(16)
     for seq, (is_fact, name, keeps) in enumerate(names):
         envelope = seal(seq, Fact(name) if seq % 3 else Other(f"{name}{seq}"), cause=seq - 1 if seq else None)

@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from nodeagent.core.log import repeats as log_repeats
+from nodeagent.core.log.audit import CUT_SHORT, DETAIL_MAX, DONE, Change, keeping, noting
 from nodeagent.core.log.lines import Form, configure_logging, describe_error, describe_trace, get_logger, report_repeats
 
 
@@ -48,7 +49,6 @@ def caught() -> OSError:
 
 
 def test_json_line_has_event_level_time_component_and_fields() -> None:
-    """One event is one JSON object on one line."""
     stream = io.StringIO()
     configure_logging(form="json", stream=stream)
     get_logger(component="driver").bind(gpu=3).warning("device_became_unhealthy", xid=79, why="two\nlines")
@@ -202,3 +202,79 @@ def test_a_new_form_tells_what_was_counted_before() -> None:
         get_logger(component="x").info("happened", at=("a", 1))
     configure_logging(form="json", stream=io.StringIO())
     assert written(stream)[-1]["more"] == 2
+
+
+LEAN = """
+import sys
+from nodeagent.core.log.lines import configure_logging, get_logger
+configure_logging(form="console")
+get_logger(component="test").info("line_written")
+assert not any(name.split(".")[0] == "rich" for name in sys.modules), "rich was imported"
+"""
+
+ALREADY_THERE = """
+import sys, structlog
+before = set(sys.modules)
+from nodeagent.core.log.lines import configure_logging
+configure_logging(form="json")
+assert sys.modules["structlog"] is structlog
+"""
+
+RICH_WANTED = """
+import sys, types
+sys.modules["rich"] = mine = types.ModuleType("rich")
+mine.__path__ = []
+from nodeagent.core.log import lines as log
+try:
+    log.configure_logging(form="json")
+except ImportError:
+    pass
+assert sys.modules["rich"] is mine, "another program's module was taken away"
+"""
+
+
+@pytest.mark.parametrize("program", [LEAN, ALREADY_THERE, RICH_WANTED])
+def test_the_log_loads_no_more_than_it_needs(program: str) -> None:
+    """A library that only draws stack traces is left out, and nobody else's modules are touched."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+class Refused(Exception):
+    """What changes nothing."""
+
+
+def test_a_change_is_noted_with_how_it_ended() -> None:
+    """Done, failed for a reason, or cut short."""
+    kept: list[Change] = []
+    with keeping(kept.append):
+        with noting("file", "/etc/x", "write it"):
+            pass
+        with pytest.raises(Refused), noting("file", "/etc/x", "write it"):
+            raise Refused("no space")
+        with pytest.raises(KeyboardInterrupt), noting("gpu", "GPU 0", "reset it", "by hand"):
+            raise KeyboardInterrupt
+    assert [each.outcome for each in kept] == [DONE, "Refused: no space", CUT_SHORT]
+    assert (kept[2].kind, kept[2].name, kept[2].action, kept[2].detail) == ("gpu", "GPU 0", "reset it", "by hand")
+    assert kept[0].at > 0
+
+
+def test_a_long_detail_is_cut() -> None:
+    """What fits is whole."""
+    kept: list[Change] = []
+    with keeping(kept.append):
+        for length in (DETAIL_MAX, DETAIL_MAX + 1):
+            with noting("kubernetes", "/x", "y", "z" * length):
+                pass
+    assert [len(each.detail) for each in kept] == [DETAIL_MAX, DETAIL_MAX]
+    assert [each.detail[-1] for each in kept] == ["z", "…"]
+
+
+def test_nothing_is_kept_outside_of_the_block() -> None:
+    """Of a process that has no audit log, no change is kept."""
+    kept: list[Change] = []
+    with keeping(kept.append):
+        pass
+    with noting("file", "/etc/x", "write it"):
+        pass
+    assert kept == []

@@ -1,7 +1,15 @@
+import time
+from dataclasses import dataclass
+
 import anyio
 import pytest
 
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.channels.mailbox import Waker
+from nodeagent.core.clock import SystemClock
+from nodeagent.core.durations import BOUNDS_SECONDS, Durations
 from nodeagent.core.life.ticker import Tick, Ticker, until_beat
+from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
 
@@ -58,3 +66,74 @@ def test_period_must_be_above_zero() -> None:
     """A cadence of nothing would keep the loop to itself."""
     with pytest.raises(ValueError, match="above zero"):
         Ticker(0)
+
+
+@dataclass(frozen=True)
+class Said:
+    what: str
+
+
+async def test_each_change_wakes_and_nothing_is_listened_to_after_the_end(clock: FakeClock) -> None:
+    """Who is woken looks by itself; cancelled, the waker has left the bus."""
+    bus, waker = Bus(clock), Waker()
+    woken = 0
+
+    async def sleep_and_count() -> None:
+        nonlocal woken
+        while True:
+            await waker.wait()
+            woken += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(waker.follow, bus.listen(Said, client="a part"))
+        tasks.start_soon(sleep_and_count)
+        await anyio.sleep(1)
+        assert woken == 0
+        bus.publish_fact(Said("once"), source="test")
+        await anyio.sleep(1)
+        bus.publish_fact(Said("again"), source="test")
+        await anyio.sleep(1)
+        assert woken == 2
+        assert [each.client for each in bus.statistics().listeners] == ["a part"]
+        tasks.cancel_scope.cancel()
+    assert bus.statistics().listeners == ()
+
+
+async def test_a_wake_up_that_comes_before_the_sleep_is_remembered() -> None:
+    waker = Waker()
+    waker.wake()
+    waker.wake()
+    await waker.wait()
+    with anyio.move_on_after(1) as waiting:
+        await waker.wait()
+    assert waiting.cancelled_caught
+
+
+@pytest.mark.parametrize(("seconds", "place"), [(0.0, 0), (0.5, 0), (0.500001, 1), (1.0, 1), (2.0, 2), (1e9, 2)])
+def test_each_is_counted_once_under_the_first_bound_that_holds_it(seconds: float, place: int) -> None:
+    """A bound belongs to what is below it, and what is beyond all has a place of its own."""
+    durations = Durations((0.5, 1.0))
+    durations.observe(seconds)
+    assert durations.counts == tuple(int(place == number) for number in range(3))
+    assert durations.sum_seconds == seconds
+
+
+def test_sums_and_counts_grow() -> None:
+    """Nothing is lost from one to the next."""
+    durations = Durations()
+    for _ in range(10):
+        durations.observe(0.0002)
+    assert sum(durations.counts) == 10
+    assert durations.sum_seconds == pytest.approx(0.002)
+
+
+def test_bounds_rise() -> None:
+    """Otherwise the search for a place would go astray."""
+    assert list(BOUNDS_SECONDS) == sorted(set(BOUNDS_SECONDS))
+
+
+def test_system_clock_reads_the_machine_s_clocks() -> None:
+    """Both clocks lie between two readings of the machine's own."""
+    clock = SystemClock()
+    assert time.monotonic() <= clock.monotonic() <= time.monotonic()
+    assert time.time() <= clock.wall() <= time.time()

@@ -14,7 +14,6 @@ METRIC = re.compile(r"\b(DCGM_\w+|nodeagent_\w+|gpu_operator_\w+|process_\w+)\b"
 
 
 def read_rules() -> list[dict[str, Any]]:
-    """All rules of all groups."""
     return [rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]]
 
 

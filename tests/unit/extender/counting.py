@@ -20,14 +20,12 @@ def make_cluster() -> Cluster:
 
 
 def used(cluster: Cluster, node: str = "n") -> dict[int, int]:
-    """Cores that are taken, by index."""
     account = cluster.find_space(node)
     assert account is not None
     return {room.index: room.cores_used for room in account.space.rooms if room.users}
 
 
 def choose(node: str, *indexes: int, time: str = "1") -> dict[str, str]:
-    """The annotations of a choice."""
     chosen = {f"{INDEX}{number}": str(index) for number, index in enumerate(indexes)}
     return {"tencent.com/predicate-node": node, "tencent.com/predicate-time": time, **chosen}
 
@@ -39,7 +37,6 @@ def read(cluster: Cluster, pod: SeenPod) -> GpuPod:
 
 
 def promise(cluster: Cluster, pod: SeenPod, node: str, written: dict[str, str] | None, now: float = 0.0) -> Fractions:
-    """As filter does."""
     scheduler = FakeScheduler()
     scheduler.cluster = cluster
     account = cluster.find_space(node)

@@ -42,7 +42,6 @@ def test_a_bound_pod_counts_where_its_annotations_say(cluster: Cluster) -> None:
 def test_a_bound_pod_that_nobody_tells_of_counts_where_the_node_would_put_it(
     cluster: Cluster, annotations: dict[str, str]
 ) -> None:
-    """Until the node says so itself."""
     cluster.note_pod(make_pod("known", limit(10, 1), node="n", annotations=choose("n", 2)), 0.0)
     cluster.note_pod(make_pod("a", HALF, node="n", annotations=annotations), 0.0)
     assert used(cluster) == {2: 60}
@@ -184,7 +183,6 @@ def test_a_pod_that_is_deleted_while_it_runs_counts_for_a_while() -> None:
 
 
 def test_a_pod_that_finished_before_it_was_deleted_counts_no_more() -> None:
-    """That is how most of them end."""
     cluster = Cluster(PROFILES, assume_seconds=60.0, linger_seconds=30.0)
     cluster.note_node(make_seen_node("n", six()))
     pod = make_pod("a", HALF, node="n", annotations=choose("n", 3))
@@ -340,7 +338,6 @@ def test_an_earlier_choice_counts_beside_the_one_that_takes_its_place(cluster: C
 
 
 def test_an_earlier_choice_counts_again_unless_the_pod_is_seen_bound(cluster: Cluster) -> None:
-    """Where it is bound it counts there."""
     pod = make_pod("a", HALF)
     cluster.note_pod(pod, 0.0)
     promise(cluster, pod, "n", {})

@@ -259,7 +259,6 @@ def test_all_that_fit_are_told_best_first() -> None:
 
 
 def test_a_name_that_comes_twice_is_answered_once() -> None:
-    """Whoever asks so."""
     scheduler = FakeScheduler(make_plain_node("n", 200, 8))
     pod = scheduler.read(make_pod("x", limit(10, 1)))
     assert scheduler.decider.filter(pod, ("n", "n"), only_best=False).fitting == ("n",)
@@ -326,7 +325,6 @@ def test_both_kinds_of_names_in_one_pod_are_refused() -> None:
 
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[PodDemand]:
-    """What the evaluators were asked."""
     asked: list[PodDemand] = []
 
     def count(space: Space, demand: PodDemand) -> PodPlacement:

@@ -76,13 +76,11 @@ def test_a_new_key_is_believed_before_it_makes_digests_and_an_old_one_after() ->
 
 
 def test_without_a_key_every_choice_is_believed_and_none_is_signed() -> None:
-    """As it was before there were keys."""
     assert sign() == CHOICE
     assert ChoiceDigests().proves(make(CHOICE))
 
 
 def test_choices_in_shares_are_proved_too() -> None:
-    """By the other names."""
     profile = PROFILES.shares
     assert profile is not None
     choice = {profile.chosen_node: "n", profile.chosen_time: "1", profile.allocated[0]: "GPU-0,NVIDIA,1024,30:;"}

@@ -119,7 +119,6 @@ def test_a_pod_of_which_nobody_says_where_it_is_is_counted_where_its_node_puts_i
 
 
 def test_wishes_count_among_the_gpus_that_mps_leaves() -> None:
-    """The reason has both."""
     scheduler = FakeScheduler(node())
     scheduler.cluster.note_pod(make_pod("held", limit(30, 4), node="n", annotations=on(0)), 0.0)
     pod = make_pod("x", limit(30, 4), annotations={**LIBRARY, UNWANTED_GPUS: gpu_uuid(1)})
@@ -127,7 +126,6 @@ def test_wishes_count_among_the_gpus_that_mps_leaves() -> None:
 
 
 def test_the_story_names_the_gpus_that_mps_holds() -> None:
-    """In the evaluators' own words."""
     scheduler = FakeScheduler(node())
     scheduler.cluster.note_pod(make_pod("held", limit(30, 4), node="n", annotations=on(0)), 0.0)
     pod = scheduler.read(make_pod("x", limit(30, 4), annotations=LIBRARY))

@@ -65,7 +65,6 @@ def test_a_pod_that_was_promised_something_says_so(scheduler: FakeScheduler) -> 
     ],
 )
 def test_a_pod_that_is_bound_says_where(scheduler: FakeScheduler, pod: SeenPod, state: str) -> None:
-    """And by whose word."""
     scheduler.cluster.note_pod(pod, 0.0)
     story = explain(scheduler, pod)
     assert story.state == state
@@ -74,6 +73,5 @@ def test_a_pod_that_is_bound_says_where(scheduler: FakeScheduler, pod: SeenPod, 
 
 
 def test_a_story_has_a_json_form(scheduler: FakeScheduler) -> None:
-    """Which comes back as it was."""
     story = explain(scheduler, make_pod("x", limit(30, 10)))
     assert msgspec.json.decode(msgspec.json.encode(story), type=Story) == story

@@ -33,7 +33,6 @@ def cluster(told: list[str]) -> Cluster:
 
 
 def used(cluster: Cluster, node: str = "n") -> dict[int, int]:
-    """Cores that are taken, by index."""
     account = cluster.find_space(node)
     assert account is not None
     return {room.index: room.cores_used for room in account.space.rooms if room.users}
@@ -66,7 +65,6 @@ def test_a_choice_of_somebody_elses_holds_nothing_and_is_told_once(cluster: Clus
 
 
 def test_a_choice_of_an_extender_holds_for_a_while(cluster: Cluster, told: list[str]) -> None:
-    """From when it is seen on."""
     note(cluster, sign(choose("n", 3)), 0.0)
     assert used(cluster) == {3: 50}
     cluster.expire(60.0)

@@ -51,7 +51,6 @@ def test_a_pod_takes_what_runs_together_and_what_its_init_containers_need_beyond
 
 
 def test_an_init_container_runs_beside_the_sidecars_before_it() -> None:
-    """And not beside those after it."""
     sidecar_first = ask(limit(10, 1), init=(), sidecars=[limit(60, 1)])
     crossed = PodDemand(
         profile="tencent",
@@ -74,7 +73,6 @@ def test_an_init_container_runs_beside_the_sidecars_before_it() -> None:
     ],
 )
 def test_the_first_container_that_does_not_fit_is_named(demand: PodDemand, name: str) -> None:
-    """And the pod takes nothing."""
     found = place_pod(TWO, demand)
     assert found.failed is not None
     assert (found.failed.name, found.parts, found.fits) == (name, (), False)

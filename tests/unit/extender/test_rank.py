@@ -42,7 +42,6 @@ def test_the_most_broken_group_is_the_one_that_the_evaluator_enters() -> None:
 
 
 def test_a_single_gpu_is_a_group_of_one() -> None:
-    """Which has none in it."""
     shape = find_shape(Tree(position=0))
     assert (shape.groups, measure_fragment(shape, 1), measure_fragment(shape, 0)) == ((), 1, 0)
 

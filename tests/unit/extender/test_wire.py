@@ -112,7 +112,6 @@ def test_nodes_are_answered_as_they_were_asked_about(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [BY_NAME, WHOLE])
 def test_every_node_passes_for_a_pod_of_others(body: bytes) -> None:
-    """In the order in which they came."""
     answer = json.loads(render_all(parse_question(body, most_nodes=MOST)))
     names = answer["NodeNames"] or [each["metadata"]["name"] for each in answer["Nodes"]["items"]]
     assert (names, answer["FailedNodes"], answer["Error"]) == (["n", "m"], {}, "")
@@ -133,7 +132,6 @@ def test_a_refusal_says_why() -> None:
 
 
 def test_scores_are_a_list() -> None:
-    """Of hosts."""
     assert json.loads(render_scores([("n", 10), ("m", 0)])) == [{"Host": "n", "Score": 10}, {"Host": "m", "Score": 0}]
 
 
@@ -174,7 +172,6 @@ def test_what_is_no_question_is_told(body: bytes, reason: str) -> None:
 
 
 def test_as_many_nodes_as_there_can_be_are_read() -> None:
-    """By name and whole."""
     names = [f"{number:0>253}" for number in range(MOST)]
     assert parse_question(ask(NodeNames=names), most_nodes=MOST).names == tuple(names)
     items = [{"metadata": {"name": name}} for name in names]

@@ -25,9 +25,9 @@ with hold(Layout(pathlib.Path(sys.argv[1]))):
 
 
 @pytest.fixture
-def root(short_path: Path) -> Path:
+def root(short_dir: Path) -> Path:
     """A short scratch directory's name that nothing uses."""
-    return short_path / "place"
+    return short_dir / "place"
 
 
 def test_status_without_a_cluster_says_so(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,6 @@ def test_the_lanes_run_at_one_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pods", "containers"), [("assert False", "pass"), ("pass", "assert False")])
 def test_a_failure_in_either_lane_fails_the_run(tmp_path: Path, pods: str, containers: str) -> None:
-    """And is named by its own lane."""
     status, said = run_lanes(tmp_path, pods, containers)
     assert status == 1
     failed = "test_containers" if pods == "pass" else "test_pods"

@@ -61,9 +61,9 @@ def test_ports_are_free_and_out_of_the_way() -> None:
     assert isinstance(choose_ports(), Ports)
 
 
-def test_a_state_comes_back_as_written(short_path: Path) -> None:
+def test_a_state_comes_back_as_written(short_dir: Path) -> None:
     """What `up` remembers is what `down` reads; no state, or half of one, is none."""
-    layout = Layout(short_path)
+    layout = Layout(short_dir)
     assert State.read(layout) is None
     state = State(Ports(1, 2, 3, 4), Path("/binaries"), {"vm/overcommit_memory": "0"})
     state.write(layout)

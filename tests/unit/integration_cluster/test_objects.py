@@ -39,7 +39,6 @@ def test_a_node_is_ready_when_pods_can_come(node: dict[str, Any], expected: bool
 
 
 def test_a_new_node_has_no_stains() -> None:
-    """What every node has is not a stain."""
     assert find_stains(make_node(labels={"kubernetes.io/os": "linux"})) == ()
 
 

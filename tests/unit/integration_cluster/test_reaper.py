@@ -97,9 +97,9 @@ def running(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_whatever_ends_the_front_ends_all(tmp_path: Path, short_path: Path, number: signal.Signals) -> None:
+def test_whatever_ends_the_front_ends_all(tmp_path: Path, short_dir: Path, number: signal.Signals) -> None:
     """The command is interrupted and may clean up; what it leaves is killed, and the cluster's files are removed."""
-    root = short_path / "c"
+    root = short_dir / "c"
     with running(tmp_path, root, WAITS) as (run, handles):
         run.front.send_signal(number)
         run.wait_gone(handles)
@@ -110,9 +110,9 @@ def test_whatever_ends_the_front_ends_all(tmp_path: Path, short_path: Path, numb
     assert not Layout(root).lock_file.exists()
 
 
-def test_a_command_that_is_killed_leaves_nothing(tmp_path: Path, short_path: Path) -> None:
+def test_a_command_that_is_killed_leaves_nothing(tmp_path: Path, short_dir: Path) -> None:
     """Without a chance to clean up; make hears that it was killed."""
-    root = short_path / "c"
+    root = short_dir / "c"
     with running(tmp_path, root, WAITS) as (run, handles):
         os.kill(run.command, signal.SIGKILL)
         run.wait_gone(handles)
@@ -122,9 +122,8 @@ def test_a_command_that_is_killed_leaves_nothing(tmp_path: Path, short_path: Pat
     assert not root.exists()
 
 
-def test_a_command_whose_reaper_is_killed_is_interrupted(tmp_path: Path, short_path: Path) -> None:
-    """It cleans up by itself then."""
-    with running(tmp_path, short_path / "c", WAITS) as (run, handles):
+def test_a_command_whose_reaper_is_killed_is_interrupted(tmp_path: Path, short_dir: Path) -> None:
+    with running(tmp_path, short_dir / "c", WAITS) as (run, handles):
         os.kill(run.reaper, signal.SIGKILL)
         run.wait_gone(handles[:2])
         assert run.front.wait(LIMIT_SECONDS) == 128 + signal.SIGKILL
@@ -134,9 +133,9 @@ def test_a_command_whose_reaper_is_killed_is_interrupted(tmp_path: Path, short_p
     assert (tmp_path / "interrupted").exists()
 
 
-def test_whoever_started_the_front_may_be_killed(tmp_path: Path, short_path: Path) -> None:
+def test_whoever_started_the_front_may_be_killed(tmp_path: Path, short_dir: Path) -> None:
     """As make, or the shell in its place: the front hears of it from the kernel."""
-    root = short_path / "c"
+    root = short_dir / "c"
     with running(tmp_path, root, WAITS, starter=("sh", "-c", '"$@"; true', "sh")) as (run, handles):
         run.front.send_signal(signal.SIGKILL)
         run.wait_gone(handles)
@@ -146,9 +145,8 @@ def test_whoever_started_the_front_may_be_killed(tmp_path: Path, short_path: Pat
     assert not root.exists()
 
 
-def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path, short_path: Path) -> None:
-    """Its own status is told."""
-    root = short_path / "c"
+def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path, short_dir: Path) -> None:
+    root = short_dir / "c"
     with running(tmp_path, root, "sys.exit(3)") as (run, handles):
         run.go_on()
         run.wait_gone(handles)
@@ -156,9 +154,9 @@ def test_a_command_that_ends_by_itself_leaves_nothing(tmp_path: Path, short_path
     assert not root.exists()
 
 
-def test_what_is_to_stay_stays(tmp_path: Path, short_path: Path) -> None:
+def test_what_is_to_stay_stays(tmp_path: Path, short_dir: Path) -> None:
     """The cluster that the next run is to have."""
-    root = short_path / "c"
+    root = short_dir / "c"
     with running(tmp_path, root, "sys.exit(3)", "--reuse-cluster") as (run, handles):
         run.go_on()
         assert run.front.wait(LIMIT_SECONDS) == 3

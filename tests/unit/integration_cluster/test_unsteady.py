@@ -111,7 +111,6 @@ def test_more_than_three_fail_the_run(tmp_path: Path) -> None:
 
 
 def test_one_that_was_known_before_fails_the_run(tmp_path: Path) -> None:
-    """It was to be mended."""
     known = tmp_path / "known.txt"
     known.write_text("# those of last week\ntest_scenarios.py::test_busy  # on a slow disk\n")
     scenarios = "def test_busy(): fails_at_first('busy')\n"

@@ -56,7 +56,6 @@ def door(
     ],
 )
 def test_a_door_is_told_in_a_sentence(state: GpuAllocationMode, expected: str) -> None:
-    """What it is and why, or who is waited for, each once and few of many."""
     assert state.describe() == expected
 
 

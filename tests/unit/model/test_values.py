@@ -15,7 +15,7 @@ from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import FACTS, STATES
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, ResourceName, parse_pci_address
 from nodeagent.model.values import Value
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
 
@@ -111,3 +111,16 @@ def test_errors_write_themselves(error: errors.NodeagentError, words: str) -> No
     """Each error names what, on what, and why, in one line."""
     assert words in str(error)
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["0000:1b:00.0", "00000000:1B:00.0", "1b:00.0", " 0000:1B:00.0 "])
+def test_every_spelling_of_a_pci_address_becomes_the_one_of_sysfs(text: str) -> None:
+    """NVML, lspci and sysfs spell the same function differently."""
+    assert parse_pci_address(text) == "0000:1b:00.0"
+
+
+@pytest.mark.parametrize("text", ["", "1b:00", "1b.0", "a:b:c:d.0", "zz:00.0"])
+def test_what_is_no_pci_address_is_refused(text: str) -> None:
+    """A malformed address is an error, never a guess."""
+    with pytest.raises(ValueError, match=r"PCI address|invalid literal"):
+        parse_pci_address(text)

@@ -62,7 +62,6 @@ def test_a_number_is_free_again_and_a_name_is_held(environ: dict[str, str], stac
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".hidden", "A", "x" * 17, "-x"])
 def test_a_name_is_not_a_path(environ: dict[str, str], stack: ExitStack, name: str) -> None:
-    """It becomes part of one."""
     with pytest.raises(CommandFailed, match="--simulation"):
         claim(stack, environ, name)
     assert not find_simulations_dir(environ).exists()
@@ -91,7 +90,6 @@ def test_it_begins_with_nothing_of_the_last_one(environ: dict[str, str], stack: 
 
 
 def test_state_is_kept_where_that_is_asked_for(environ: dict[str, str], stack: ExitStack, short_dir: Path) -> None:
-    """From the one before, and for the one after."""
     place = leave_behind(environ, short_dir)
     claim(stack, environ, keep_state=True)
     stack.close()
@@ -114,7 +112,6 @@ def test_a_place_that_somebody_made_first_is_refused(
 
 
 def test_what_cannot_be_made_is_said(short_dir: Path, stack: ExitStack) -> None:
-    """A place that is no directory."""
     (short_dir / "file").write_text("")
     with pytest.raises(CommandFailed, match=f"cannot make {short_dir}/file/nodeagent-simulations-"):
         claim(stack, {"TMPDIR": str(short_dir / "file")})

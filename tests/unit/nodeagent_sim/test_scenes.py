@@ -28,14 +28,12 @@ def test_a_scene_is_hardware_with_settings() -> None:
 
 
 def test_hardware_alone_brings_no_settings() -> None:
-    """As before there were scenes."""
     assert "gpus.source=simulated:t4" in list_simulation_overrides("t4", PLACE)
     assert not any(word.startswith("fractions") for word in list_simulation_overrides("t4", PLACE))
 
 
 @pytest.mark.may_block("commands read files in their own short-lived loop")
 def test_a_name_that_no_node_has_is_answered_with_all_that_there_are() -> None:
-    """Those with settings too, and the nearest."""
     code, _, err = run_here("simulate", "--profile", "fraction")
     assert code == ExitCode.BAD_INPUT
     assert f"known are {', '.join(list_nodes())}; did you mean 'fractions'?" in err

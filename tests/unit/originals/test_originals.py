@@ -66,7 +66,6 @@ def test_a_pin_is_read_as_it_was_written() -> None:
 
 
 def test_what_nobody_has_fetched_is_not_there() -> None:
-    """So that tests can skip."""
     assert find_driver("535") is None
     assert find_program("535", "nvidia-smi") is None
     assert find_library("535", "libcuda.so.1") is None

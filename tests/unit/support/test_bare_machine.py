@@ -59,7 +59,6 @@ def test_nothing_of_it_is_found(place: Path, owner: ModuleType, name: str) -> No
 
 
 def test_nothing_of_it_is_opened_or_found_by_pattern(place: Path) -> None:
-    """Nor by what is made of those calls."""
     with hidden_machine():
         with pytest.raises(FileNotFoundError):
             os.open(place / "nvidiactl", os.O_RDONLY)
@@ -69,7 +68,6 @@ def test_nothing_of_it_is_opened_or_found_by_pattern(place: Path) -> None:
 
 
 def test_what_is_beside_it_is_found(place: Path) -> None:
-    """With its content."""
     with hidden_machine():
         assert not (place / "nvidiactl").exists()
         assert not os.access(place / "nvidiactl", os.R_OK)
@@ -88,6 +86,5 @@ def test_the_drivers_library_is_not_found_by_its_name() -> None:
 
 
 def test_every_test_is_on_such_a_machine() -> None:
-    """This one too."""
     assert not Path("/sys/bus/pci").exists()
     assert "pci" not in os.listdir("/sys/bus")  # noqa: PTH208

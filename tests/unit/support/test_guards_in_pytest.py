@@ -75,7 +75,6 @@ def test_a_test_that_leaves_a_task_fails(results: dict[str, str], name: str) -> 
 
 
 def test_a_test_that_leaves_a_child_fails(results: dict[str, str]) -> None:
-    """At once, by name of the test that did it."""
     assert re.search(r"left behind by the test: child process \d+", results["test_child"])
 
 

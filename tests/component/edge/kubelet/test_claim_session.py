@@ -112,7 +112,6 @@ async def test_each_claim_has_its_answer_in_either_version(served: Served, versi
 async def test_health_is_told_when_it_changes_and_again_before_it_is_out_of_date(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is told before anything is known."""
     monkeypatch.setattr(claim_server, "HEALTH_SECONDS", 0.05)
     well, ill, dark = (DeviceHealth(pool=POOL, device="gpu-0", is_healthy=one) for one in (True, False, None))
     async with served.running(), registered(served.registry) as kubelet:
@@ -150,7 +149,6 @@ async def test_a_socket_that_somebody_removes_comes_back(served: Served) -> None
 
 @pytest.mark.long
 async def test_another_driver_in_our_place_is_told_and_not_fought(served: Served) -> None:
-    """When it is gone, ours come back."""
     registration = served.registry / f"{DRIVER}-dra-reg.sock"
     async with served.running():
         other = Served(served.registry.parent)
@@ -174,7 +172,6 @@ async def test_two_agents_with_sockets_of_their_own_stand_beside_each_other(serv
 
 
 async def test_a_folder_that_cannot_be_made_is_told(short_dir: Path) -> None:
-    """With its path and why."""
     (short_dir / "plugins_registry").mkdir()
     (short_dir / "plugins").write_text("a file")
     with pytest.raises(SocketUnavailable, match=r"dra.sock: (Not a directory|File exists)"):

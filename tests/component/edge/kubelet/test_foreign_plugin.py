@@ -117,7 +117,6 @@ def test_judged_by_healthy_devices(healthy: str, allocatable: str, verdict: List
 
 
 def answering(*answers: str | Exception) -> Callable[[], Awaitable[Allocatable]]:
-    """A kubelet that says this, one after the other."""
     left = list(answers)
 
     async def read() -> Allocatable:

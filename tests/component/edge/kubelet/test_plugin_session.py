@@ -6,7 +6,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import TaskStatus
 
 from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.kubelet import plugin_server, plugin_session, registrar
@@ -53,27 +52,6 @@ async def test_one_registration_is_enough(short_dir: Path) -> None:
             await kubelet.wait_offer(GPU, 8, 8)
             await anyio.sleep(4 * POLL_EVERY_SECONDS)
             assert kubelet.kubelet.registrations == (GPU,)
-
-
-async def test_update_with_overlap_heals(short_dir: Path) -> None:
-    """When an older plugin of the same resource ends, the kubelet disconnects the newer one, which registers again."""
-    async with running_stand_in(short_dir) as kubelet, anyio.create_task_group() as tasks:
-        leave = anyio.Event()
-
-        async def run_old(*, task_status: TaskStatus[None]) -> None:
-            async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir, "old.sock"):
-                await kubelet.wait_offer(GPU, 8, 8)
-                task_status.started()
-                await leave.wait()
-
-        await tasks.start(run_old)
-        new = FakeDevicePlugin(make_devices(4))
-        async with running_session(new, kubelet.device_plugins_dir, "new.sock") as standing:
-            await kubelet.wait_offer(GPU, 4, 4)
-            leave.set()
-            await wait_until(lambda: any("does not follow" in report.last_error for report in standing.reports))
-            await kubelet.wait_offer(GPU, 4, 4)
-            assert kubelet.kubelet.registrations == (GPU,) * 3
 
 
 async def test_removed_socket_file_is_put_back(short_dir: Path) -> None:

@@ -86,7 +86,6 @@ def test_declarations_are_those_of_cuda(package: Package, tmp_path: Path) -> Non
 
 
 def test_every_name_is_one_that_cuda_has() -> None:
-    """In one of its versions."""
     declared = set.union(*map(list_declared, PACKAGES)) | NOWHERE
     assert {*list_called(), *list_hooks()} - declared == set()
 

@@ -86,7 +86,6 @@ def test_without_a_limit_it_is_what_the_driver_says(place: Place, nvml: FakeNvml
 
 
 def test_what_the_driver_cannot_say_is_its_own_error(place: Place, nvml: FakeNvml) -> None:
-    """The library makes nothing of it."""
     uuid = create(place, nvml, 8 * GIB)
     nvml.fail("nvmlDeviceGetMemoryInfo", 15)
     with pytest.raises(subprocess.CalledProcessError) as caught:

@@ -132,7 +132,6 @@ class Life:
         assert (out, self._process.returncode) == ("", KILLED)
 
     def end(self) -> None:
-        """By itself."""
         self._process.communicate("end\n", timeout=30)
 
     def kill(self) -> None:
@@ -141,12 +140,23 @@ class Life:
         self._process.wait(30)
 
 
-def test_ten_lives_of_two_containers_of_a_pod(tmp_path: Path, place: Place) -> None:
+@pytest.fixture
+def claim(tmp_path: Path) -> Place:
+    made = Place(tmp_path / "claim")
+    made.path.mkdir()
+    made.create_shared(1000)
+    return made
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["a pod", "a claim"])
+def test_ten_lives_of_two_containers(tmp_path: Path, place: Place, claim: Place, shares: bool) -> None:
     """Ended by itself and killed in turns: most of the limit is free each time, and no more than that is given.
 
-    Nothing of it takes an agent: none is there.
+    Nothing of it takes an agent: none is there. Nor does it matter whom the processes of a claim's container run as.
     """
-    first, second = (Container(tmp_path / name, place) for name in ("first", "second"))
+    files = claim if shares else place
+    first = Container(tmp_path / "first", files, shares=shares, user=1000 if shares else 0)
+    second = Container(tmp_path / "second", files, shares=shares)
     with second.living() as beside:
         assert beside.ask("reserve 0 200") == "granted"
         for number in range(10):
@@ -221,31 +231,6 @@ def test_who_holds_all_locks_hurts_its_own_container_alone(tmp_path: Path, place
             assert life.ask("reserve 0 1000") == "granted"
             life.end()
             again.end()
-
-
-@pytest.fixture
-def claim(tmp_path: Path) -> Place:
-    made = Place(tmp_path / "claim")
-    made.path.mkdir()
-    made.create_shared(1000)
-    return made
-
-
-def test_ten_lives_of_two_containers_of_a_claim(tmp_path: Path, claim: Place) -> None:
-    """Ended by itself and killed in turns: each begins with nothing, whoever its processes run as."""
-    first = Container(tmp_path / "first", claim, shares=True, user=1000)
-    second = Container(tmp_path / "second", claim, shares=True)
-    with second.living() as beside:
-        assert beside.ask("reserve 0 200") == "granted"
-        for number in range(10):
-            with first.living() as life:
-                assert life.ask("reserve 0 801") == "denied"
-                assert life.ask("reserve 0 800") == "granted"
-                assert life.ask("used 0") == beside.ask("used 0") == "1000"
-                assert beside.ask("reserve 0 1") == "denied"
-                life.kill() if number % 2 else life.end()
-        assert beside.ask("reserve 0 800") == "granted"
-        beside.end()
 
 
 @pytest.mark.parametrize(

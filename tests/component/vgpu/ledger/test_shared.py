@@ -30,7 +30,6 @@ def read_due(place: Place) -> int:
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Place, Place]:
-    """Of two containers."""
     first, second = (Place(tmp_path / name) for name in ("first", "second"))
     for each in (first, second):
         each.path.mkdir()
@@ -94,7 +93,7 @@ def test_many_processes_at_once_make_one_file(places: tuple[Place, Place]) -> No
 def test_those_that_find_no_room_for_theirs_wait_for_another(places: tuple[Place, Place]) -> None:
     """In memory for two such files, of which each process makes one first."""
     place, count = places[0], 24
-    hold = f"timeout 30 {build_ledger_program('ledger_race')} hold 1"
+    hold = f"timeout --foreground 30 {build_ledger_program('ledger_race')} hold 1"
     script = (
         f"mount -t tmpfs -o size=300k none {place.path}/own; cd {place.path};"
         f"for n in $(seq {count}); do {hold} > said-$n & done;"
@@ -146,7 +145,6 @@ def test_who_takes_all_locks_has_all_that_is_left_and_no_more(places: tuple[Plac
 
 @pytest.mark.parametrize("fail_mode", list(FailMode))
 def test_without_a_number_it_does_what_it_does_without_a_slot(tmp_path: Path, fail_mode: FailMode) -> None:
-    """All are taken by somebody."""
     place = Place(tmp_path)
     place.create_shared(LIMIT, fail_mode=fail_mode)
     with talk(place) as mean, talk(place) as other:

@@ -31,7 +31,6 @@ INSTANTIATE: dict[str, tuple[int | str, ...]] = {
 
 
 def add(one: Caller, graph: int, size: int, device: int = 0) -> None:
-    """One that no node frees."""
     wanted = f"@i1,i0,i{ON_DEVICE},i{device},z72,q0,q0,q{size},q0"
     assert one.call("cuGraphAddMemAllocNode", OUT, graph, 0, 0, wanted)[0] == 0
 
@@ -80,7 +79,6 @@ def create_stream(one: Caller) -> int:
 
 
 def read(place: Place, driver: FakeDriver, device: int = 0) -> tuple[int, int]:
-    """What is charged, and what the driver has given out."""
     return place.read().sum_used(device), driver.read().sum_used(device)
 
 

@@ -3,8 +3,6 @@
 Its program writes the files and a real containerd judges them; neither is ours.
 """
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,13 +36,6 @@ def program() -> Path:
     return toolkit.build()
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory with a short name: the address of a socket is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="na") as directory:
-        yield Path(directory)
-
-
 def make_node(place: Path, text: str, wants: str) -> Node:
     return Node(Program.of(find_cluster_program()), Configuration("toolkit", {MAIN: text}, wants), place)
 
@@ -53,10 +44,10 @@ def make_node(place: Path, text: str, wants: str) -> Node:
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
 @pytest.mark.parametrize("text", MAINS.values(), ids=MAINS)
 def test_what_the_toolkit_wrote_is_taken_over_and_given_back(
-    program: Path, place: Path, text: str, flags: tuple[str, ...], wants: str
+    program: Path, short_dir: Path, text: str, flags: tuple[str, ...], wants: str
 ) -> None:
     """CDI is on, the class starts the shim, nothing else of containerd changes, and the revert is to the byte."""
-    node = make_node(place, text, wants)
+    node = make_node(short_dir, text, wants)
     try:
         toolkit.configure(program, node.main, *flags)
         assert find_faults(node) == []
@@ -65,9 +56,9 @@ def test_what_the_toolkit_wrote_is_taken_over_and_given_back(
 
 
 @pytest.mark.parametrize("name", ["conf.d/99-nvidia.toml", "conf.d/nvidia.toml", "more/99-nvidia.toml"])
-def test_its_drop_in_is_overruled_by_whatever_name(program: Path, place: Path, name: str) -> None:
+def test_its_drop_in_is_overruled_by_whatever_name(program: Path, short_dir: Path, name: str) -> None:
     """In the directory of ours and in another one."""
-    node = make_node(place, full(3, CRI3, OFF), "shim")
+    node = make_node(short_dir, full(3, CRI3, OFF), "shim")
     try:
         toolkit.configure(program, node.main, f"--drop-in-config={node.main.parent / name}")
         assert find_faults(node) == []
@@ -76,9 +67,11 @@ def test_its_drop_in_is_overruled_by_whatever_name(program: Path, place: Path, n
 
 
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
-def test_a_toolkit_that_comes_after_us_is_taken_over_too(program: Path, place: Path, flags: tuple[str, ...]) -> None:
+def test_a_toolkit_that_comes_after_us_is_taken_over_too(
+    program: Path, short_dir: Path, flags: tuple[str, ...]
+) -> None:
     """It imports its whole directory behind our own file, which would then be read first."""
-    node = make_node(place, lines("# ours, do not reformat") + full(3, CRI3, OFF), "shim")
+    node = make_node(short_dir, lines("# ours, do not reformat") + full(3, CRI3, OFF), "shim")
     try:
         assert node.configure().written
         toolkit.configure(program, node.main, *flags)
@@ -97,9 +90,9 @@ def test_a_toolkit_that_comes_after_us_is_taken_over_too(program: Path, place: P
         node.close()
 
 
-def test_the_class_stays_whole_when_the_toolkit_goes(program: Path, place: Path) -> None:
+def test_the_class_stays_whole_when_the_toolkit_goes(program: Path, short_dir: Path) -> None:
     """Its own file may be deleted once we have taken over: what ours says of the class suffices."""
-    node = make_node(place, full(3, CRI3), "shim")
+    node = make_node(short_dir, full(3, CRI3), "shim")
     try:
         toolkit.configure(program, node.main)
         assert node.configure().written

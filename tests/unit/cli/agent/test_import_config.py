@@ -38,7 +38,6 @@ def test_import_writes_what_the_agent_reads(tmp_path: Path) -> None:
 
 
 def test_import_speaks_json(tmp_path: Path) -> None:
-    """The same for scripts."""
     source = tmp_path / "values.yaml"
     source.write_text(VALUES)
     _, out, _ = run("--json", str(source))

@@ -100,7 +100,6 @@ def test_of_several_simulations_none_is_guessed(machine: Machine) -> None:
 
 
 def test_a_named_simulation_is_never_another_agent(machine: Machine) -> None:
-    """Also where there is none at all."""
     machine.listen(machine.run_dir / "admin.sock")
     machine.environ["NODEAGENT_SIMULATION"] = "1"
     with pytest.raises(CommandFailed, match=r"no simulation '1' runs in .*: none does"):

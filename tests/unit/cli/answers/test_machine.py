@@ -47,7 +47,6 @@ class Machine:
 
 @pytest.fixture
 def machine(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A machine of this test's own."""
     monkeypatch.setenv("TMPDIR", str(short_dir))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.delenv("NODEAGENT_SIMULATION", raising=False)
@@ -56,7 +55,6 @@ def machine(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
 
 
 def test_people_hear_that_it_is_not_about_the_simulation(machine: Machine) -> None:
-    """Of each that runs, and nothing where none does."""
     assert machine.ask("gpu", "holders") == ""
     machine.simulate("1", "t4")
     assert machine.ask("gpu", "holders") == TEXT

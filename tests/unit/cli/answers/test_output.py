@@ -18,7 +18,6 @@ def write(*rows: tuple[str, str], **requests: object) -> tuple[str, str]:
 
 
 def test_people_read_the_table_and_what_is_said_of_it() -> None:
-    """Or that there is nothing."""
     assert write(("a", "1")) == ("NAME  SIZE\na     1\nin short\n", "")
     assert write() == ("nothing yet\nin short\n", "")
 
@@ -31,11 +30,9 @@ def test_without_a_header_each_line_is_a_row() -> None:
 
 @pytest.mark.parametrize("form", [{"json": True}, {"form": "yaml"}])
 def test_programs_hear_nothing_beside_their_record(form: dict[str, object]) -> None:
-    """Whatever else was asked for."""
     out, err = write(("a", "1"), no_headers=True, **form)
     assert ("in short" in out, err) == (False, "")
 
 
 def test_names_alone_are_names_alone() -> None:
-    """Each once."""
     assert write(("a", "1"), ("a", "2"), form="name") == ("a\n", "")

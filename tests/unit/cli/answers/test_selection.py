@@ -18,11 +18,10 @@ from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.gpu.view import tabulate_gpus
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.allocations.tabulate import tabulate_living
-from nodeagent.components.web.api.records import FractionHolder, GpuRecord, GpusRecord
-from nodeagent.model.allocation import PodIdentity
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.gpu import GpuPair, MissingGpu, PathKind, StoredGpu
 from nodeagent.model.health import DeviceHealth, Verdict
-from nodeagent.model.usage import FractionUse
+from tests.support.fractions import make_holders
 from tests.support.samples import make_address, make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import allocate, make_table
 
@@ -128,16 +127,7 @@ def test_a_pod_with_a_part_of_a_gpu_holds_it() -> None:
     """Beside who has it whole; of the parts only those of the pod are left."""
     records = make_records()
     first, second = records.gpus
-    parts = tuple(
-        FractionHolder(
-            number=number,
-            pod=PodIdentity(namespace="ml", name=name),
-            container="main",
-            since_seconds=1.0,
-            use=FractionUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
-        )
-        for number, name in enumerate(("a", "b", "a"))
-    )
+    parts = make_holders("a", "b", "a")
     records = replace(records, gpus=(replace(first, parts=parts), second))
     assert list(name_holders(records.gpus)) == ["ml/bert-0", "ml/a", "ml/b", "ml/tiny"]
     (left,) = narrow_gpus(records, None, "ml/a").gpus

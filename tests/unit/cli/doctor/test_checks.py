@@ -244,7 +244,6 @@ def test_the_lines_say_it_without_colour_and_without_escapes() -> None:
 
 
 def test_the_shim_says_what_it_gives_where_it_is_wanted() -> None:
-    """Nothing is said of it where nobody wants it."""
     (check,) = _find(HEALTHY, "shim")
     assert check.found == "/s gives 2 devices to containers that ask by environment"
     assert _find(replace(HEALTHY, shim=None), "shim") == []

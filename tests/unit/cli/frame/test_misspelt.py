@@ -85,7 +85,6 @@ def test_a_misspelt_name_is_too(line: str, said: str) -> None:
 
 
 def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """As every program has it."""
     with pytest.raises(SystemExit) as ended:
         run_here("--version")
     assert ended.value.code == 0

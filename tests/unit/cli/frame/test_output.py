@@ -103,7 +103,6 @@ def test_json_and_yaml_say_the_same(words: tuple[str, ...]) -> None:
 
 
 def test_forms_that_exclude_each_other_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody gets another form than the one asked for."""
     with pytest.raises(SystemExit) as ended:
         run_here("version", "--json", "-o", "yaml")
     assert ended.value.code == 2

@@ -70,7 +70,6 @@ def test_without_waiting_it_says_how_the_door_stands(monkeypatch: pytest.MonkeyP
 
 
 def test_waiting_tells_each_change_once_and_ends_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has gone is not waited for any more."""
     lists = [(waiting(FIRST, SECOND),), (waiting(FIRST, SECOND),), (waiting(SECOND),), (CLOSED,)]
     _, code, lines, _ = choose(monkeypatch, lists, "--wait")
     assert (code, lines) == (0, [waiting(FIRST, SECOND).describe(), waiting(SECOND).describe(), CLOSED.describe()])

@@ -54,7 +54,6 @@ def test_traffic_comes_from_counters_or_from_totals() -> None:
 
 
 def test_readings_are_grouped_and_carry_their_unit() -> None:
-    """As people look for them."""
     sample = make_sample(
         fan_speed_percent=40,
         ecc_corrected_volatile=1,

@@ -106,7 +106,6 @@ def test_a_slip_is_named(words: tuple[str, ...], needle: str) -> None:
 
 
 def test_a_device_of_another_kind_is_no_gpu_that_is_gone() -> None:
-    """The column is of GPUs."""
     row = replace(_row("train", None), devices=("DEV-kvm-5b500c-kvm",), resource="devices.nodeagent.io/kvm")
     line = lay_out(tabulate_rows((row,), {}, now_seconds=400.0), Layout(200))[1]
     assert line.split()[-2:] == ["-", "DEV-kvm-5b500c-kvm"]

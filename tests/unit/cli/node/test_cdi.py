@@ -91,7 +91,6 @@ def test_list_shows_which_names_resolve(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_to_judge_it_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the list does."""
     monkeypatch.setattr(SpecFiles, "read_nowait", lambda _: ())
     for command in ("validate", "list"):
         code, out, _ = run(command, "--set", f"cdi.dir={tmp_path}")

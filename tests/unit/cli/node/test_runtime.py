@@ -95,8 +95,6 @@ def test_a_plan_that_is_disproved_is_shown_and_refused(node: Node, monkeypatch: 
 
 
 def test_what_was_proved_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the runtimes that came up."""
-
     async def prove(*_: object) -> Proof:
         return Proof(handlers=("nvidia", "runc"))
 

@@ -7,7 +7,6 @@ from nodeagent.cli.node.status_view import WIDE_HEAD, render_status
 from nodeagent.components.web.api.records import (
     ComponentRecord,
     ConditionRecord,
-    FractionHolder,
     GateRecord,
     GpuRecord,
     GpusRecord,
@@ -19,7 +18,7 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.model.usage import FractionUse
+from tests.support.fractions import make_holders
 from tests.support.nodes import make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
@@ -132,7 +131,6 @@ def test_no_line_is_wider_than_the_terminal_where_it_can_be_cut() -> None:
 
 
 def test_an_agent_that_just_started_fits_on_a_few_lines() -> None:
-    """Nothing known yet is said in few words."""
     state = replace(
         _state(), conditions=(), gpus=None, driver=None, components=(), gates=(), allocations=(), notices=()
     )
@@ -219,16 +217,7 @@ def test_pods_with_parts_are_named_at_their_gpu() -> None:
     """Each once, and counted below."""
     state = _state()
     assert state.gpus is not None
-    parts = tuple(
-        FractionHolder(
-            number=number,
-            pod=PodIdentity(namespace="ml", name=name),
-            container="main",
-            since_seconds=1.0,
-            use=FractionUse(gpu=make_uuid(0), index=0, cores=10, memory_bytes=1),
-        )
-        for number, name in enumerate(("a", "b", "a"))
-    )
+    parts = make_holders("a", "b", "a")
     records = state.gpus
     (first, *rest) = records.gpus
 

@@ -30,7 +30,6 @@ class Agent(AgentClient):
         self._state = state
 
     def get(self, path: str) -> bytes:
-        """The state of the node."""
         assert path == "/api/v1/state"
         if self._state is None:
             raise CommandFailed("no agent answers", ExitCode.UNREACHABLE)

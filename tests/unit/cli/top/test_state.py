@@ -16,13 +16,11 @@ ESCAPES = re.compile("\x1b\\[[0-9;]*m")
 
 
 def make_process(pid: int, pod: str, command: str, **values: int) -> TopProcess:
-    """One of somebody."""
     usual = {"memory_used_bytes": pid, "sm_percent": pid} | values
     return TopProcess(pid=pid, pod=pod, command=command, user="root" if pid % 2 else "ada", **usual)
 
 
 def make_device(index: int, use: float | None, *processes: TopProcess, **values: str) -> TopDevice:
-    """One GPU."""
     usual: dict[str, Any] = {"health": "healthy"} | values
     return TopDevice(
         gpu=str(index),
@@ -61,7 +59,6 @@ TOP = TopRecord(
 
 
 def press_all(*keys: str, state: TopState | None = None, top: TopRecord = TOP) -> TopState:
-    """The state after these keys."""
     now = state if state is not None else TopState()
     for key in keys:
         now = settle(press(now, key, top, SIZE.body), show(now).last_first)
@@ -69,7 +66,6 @@ def press_all(*keys: str, state: TopState | None = None, top: TopRecord = TOP) -
 
 
 def show(state: TopState, *, top: TopRecord = TOP, size: Size = SIZE, problem: str = "") -> Screen:
-    """What is seen then."""
     return draw(top, state, size, colour=False, problem=problem)
 
 

@@ -26,7 +26,6 @@ UUID = make_uuid(0)
 
 
 def make_state(*records: GpuRecord) -> StateRecord:
-    """A node with these GPUs."""
     plain: dict[str, Any] = {
         "api": "v1",
         "version": "1",
@@ -50,7 +49,6 @@ def make_state(*records: GpuRecord) -> StateRecord:
 
 
 def make_record(sample: GpuSample | None, *allocations: Allocation, mig: int = 0, age: float = 0.5) -> GpuRecord:
-    """The first GPU."""
     health = DeviceHealth(device=UUID, gpu=UUID, verdict=Verdict.HEALTHY, since_seconds=START)
     return GpuRecord(
         gpu=make_gpu(mig=make_mig(0, mig) if mig else None),
@@ -74,7 +72,6 @@ def test_a_gpu_at_work_is_one_line_with_its_pods() -> None:
 
 
 def test_an_instance_shows_its_own_use_and_holder() -> None:
-    """A line each, by GPU and instance."""
     first, second = make_mig(0, 2).devices
     record = make_record(make_sample(mig=make_mig_shares(0, 1)), allocate("a", first.uuid), mig=2)
     devices = build_top(make_state(record), {}).devices

@@ -29,7 +29,6 @@ def refuse(new: PreparedClaim, *others: PreparedClaim, held: tuple[str, ...] = (
 
 
 def test_a_device_has_one_claim_and_the_other_is_named() -> None:
-    """In the words that tools know."""
     said = refuse(claim("b", device(0)), claim("a", device(0)))
     assert said == "requested device gpu-0 is already allocated to different claim a"
     assert refuse(claim("b", device(1)), claim("a", device(0))) == ""

@@ -28,7 +28,6 @@ def numbers(ledger: Ledger) -> list[int]:
 
 
 def test_first_start_begins_empty() -> None:
-    """No file at all is no damage."""
     assert recover(None) == Recovered(ledger=Ledger())
 
 

@@ -48,7 +48,6 @@ def test_a_holder_is_defended_while_it_may_live(word: PodListing | None, run: Ku
 
 
 def test_a_holder_known_by_uid_is_named_by_it() -> None:
-    """The message names what is known."""
     allocation = Allocation(
         number=1, resource=GPU, devices=device_ids("a"), since_seconds=0.0,
         pod=PodIdentity(namespace="", name="", uid="u-1"),

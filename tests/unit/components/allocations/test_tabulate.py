@@ -9,7 +9,6 @@ from tests.support.allocations import make_entry
 
 
 def test_living_allocations_are_rows_oldest_first() -> None:
-    """Each row says who, what, since when, and where it stands."""
     named = make_entry(2, "b", pod="train", since_seconds=1.0).allocation
     forgotten = make_entry(3, "c", pod="old", since_seconds=0.5, forgotten=True).allocation
     by_uid = replace(named, number=4, pod=PodIdentity(namespace="", name="", uid="u-1"), since_seconds=9.0)

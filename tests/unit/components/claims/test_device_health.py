@@ -33,7 +33,6 @@ def test_each_device_has_its_verdict_and_its_reason() -> None:
 
 
 def test_a_mig_device_is_as_itself_and_one_without_verdict_as_its_gpu() -> None:
-    """One that is still to be made has none of its own."""
     inventory = with_minors(make_gpu(0, mig=["1g.10gb", "1g.10gb"]))
     devices = list_devices(inventory, {gpu_uuid(0)}, on_demand=False)
     first = devices[0].mig

@@ -49,7 +49,6 @@ def turns(interval: str) -> dict[str, object]:
     ],
 )
 def test_what_nvidias_driver_reads_is_read(parameters: object, sharing: SharingRequest) -> None:
-    """With its defaults."""
     assert read_parameters(parameters, "p") == sharing
 
 
@@ -97,7 +96,6 @@ def test_what_is_not_understood_is_refused_by_the_name_of_the_field(parameters: 
     ],
 )
 def test_limits_of_mps_are_held_to_their_form(mps: Mapping[str, object], said: str) -> None:
-    """Each by its name."""
     with pytest.raises(ClaimRefused, match=said):
         read_parameters(gpu_config({"strategy": "MPS", "mpsConfig": mps}), "p")
 

@@ -185,7 +185,6 @@ def test_devices_of_one_configuration_share_one_daemon() -> None:
 
 
 def test_mps_is_refused_where_nobody_runs_it_for_mig_devices_and_with_limits_that_make_no_sense() -> None:
-    """Each with where it is asked for."""
     mps = make_config(gpu_config({"strategy": "MPS"}))
     with pytest.raises(ClaimRefused, match=r"config\[0\] \(FromClaim\): \"MPS\" is selected .* set `mps.claims`"):
         plan(make_result(), configs=(mps,))
@@ -248,7 +247,6 @@ def test_a_claim_that_cannot_be_named_is_refused() -> None:
 
 
 def test_who_comes_after_the_end_with_the_same_pods_is_late() -> None:
-    """A pod that came since then is not."""
     ended = EndedClaim(uid="claim-1", pods=(POD,), at_seconds=1.0)
     other = PodIdentity(namespace="ns", name="next", uid="pod-2")
     assert is_late(make_claim(), ended)

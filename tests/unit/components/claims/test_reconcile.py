@@ -23,7 +23,6 @@ def test_a_claim_that_a_container_has_is_beyond_doubt() -> None:
 
 
 def test_a_claim_is_over_when_the_api_server_says_so() -> None:
-    """And says why."""
     one = prepared("claim-1")
     assert explain_end(one, make_claim(uid="claim-1")) == ""
     assert "gone" in explain_end(one, None)

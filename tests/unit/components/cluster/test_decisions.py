@@ -178,7 +178,6 @@ def test_labels_are_read_as_wishes() -> None:
 
 
 def test_taints_are_read_as_kubectl_writes_them() -> None:
-    """With and without a value."""
     assert parse_taint("a/b:NoSchedule") == Taint(key="a/b", effect="NoSchedule")
     assert parse_taint("a/b=c:NoExecute") == Taint(key="a/b", effect="NoExecute", value="c")
 

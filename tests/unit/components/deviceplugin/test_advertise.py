@@ -88,7 +88,6 @@ def test_all_shares_and_mig_devices_of_a_bad_gpu_and_nothing_else() -> None:
 
 
 def test_one_bad_mig_device_spares_its_siblings() -> None:
-    """A verdict about one MIG device is about that one."""
     inventory = make_inventory([make_gpu(0, mig=["1g.10gb", "1g.10gb"])])
     verdicts = [(mig_uuid(0, 0), Verdict.UNHEALTHY), (mig_uuid(0, 1), Verdict.HEALTHY)]
     health = HealthReport(

@@ -206,7 +206,6 @@ def test_a_gpu_behind_the_door_of_claims_is_offered_when_schedulers_know_of_it()
 
 
 def test_a_node_whose_gpus_are_all_behind_claims_offers_them() -> None:
-    """Nothing is missing, and nothing is said."""
     inventory = make_inventory([make_gpu(0)])
     plan = plan_resources(inventory, NONE)
     account = plan_summary(inventory, NONE, plan, View(inventory, None), frozenset(), {gpu_uuid(0): ""})

@@ -14,7 +14,6 @@ TWO = make_inventory([make_gpu(0), make_gpu(1)])
 
 
 def test_a_plan_is_kept_while_what_it_follows_from_is_the_same() -> None:
-    """Of everything that it follows from, the doors too."""
     first = make_plan(None, TWO, Settings(), frozenset())
     assert make_plan(first, TWO, Settings(), frozenset()) is first
     assert make_plan(first, make_inventory([make_gpu(0)]), Settings(), frozenset()) is not first
@@ -34,7 +33,6 @@ def test_a_resource_that_is_offered_no_more_has_no_devices() -> None:
 
 
 def test_what_is_held_is_told_by_resource() -> None:
-    """In the order in which it was given."""
     rows = [(GPU, "a"), (OTHER, "b"), (GPU, "c")]
     table = AllocationTable(
         allocations=tuple(

@@ -59,7 +59,6 @@ def test_what_is_wished_is_what_classes_need() -> None:
 
 
 def test_a_device_that_is_gone_is_remembered_while_somebody_has_it() -> None:
-    """And forgotten with its holder."""
     before = look(make_host("/dev/x0", "/dev/x1"))
     gone = look(make_host("/dev/x1"), before, [hold(f"{X0}::3")])
     assert (gone[X0].device.standing, gone[X1].device.standing) == (Standing.GONE, Standing.HEALTHY)
@@ -131,7 +130,6 @@ def test_a_holder_is_called_by_what_is_known_of_it() -> None:
 
 
 def test_a_second_class_is_judged_by_its_own_words() -> None:
-    """Nothing of one class reaches another."""
     other = make_class("a.com/b", nodes=["/dev/y*"])
     host = make_host(make_node("/dev/x0"), make_node("/dev/y0"))
     known = look_at([THING, other], host, {}, Findings(), {}, 2)

@@ -122,7 +122,6 @@ def test_ready_node_has_no_condition() -> None:
 
 
 def test_failure_sets_its_condition_with_the_detail() -> None:
-    """The condition carries what was seen."""
     decision = look(9, nodes_missing=("/dev/nvidiactl",))
     assert decision.conditions == (("driver-nodes-missing", "missing: /dev/nvidiactl"),)
     assert "nvidia-modprobe" in decision.state.remedy
@@ -147,7 +146,6 @@ def test_pass_through_has_its_own_remedy() -> None:
 
 
 def test_state_carries_the_versions() -> None:
-    """What is known about versions is kept in every phase."""
     state = look().state
     assert (state.driver_version, state.interface_version, state.cuda_version) == ("580.173.02", "13.580", (13, 0))
     assert (state.module_version, state.library_path, state.open_module) == ("580.173.02", "/lib/x", None)

@@ -40,7 +40,6 @@ def make_sample(index: int = 0, **values: Any) -> GpuSample:
 
 
 def make_node(*gpus: GpuSample, seconds: float = START) -> NodeSample:
-    """All GPUs at one moment."""
     return NodeSample(time_seconds=seconds, gpus=gpus, took_seconds=0.05, call_count=100)
 
 
@@ -76,12 +75,10 @@ def allocate(
 
 
 def make_table(*allocations: Allocation) -> AllocationTable:
-    """The table of these, numbered in order."""
     return AllocationTable(allocations=tuple(replace(one, number=number) for number, one in enumerate(allocations, 1)))
 
 
 def make_process(pid: int, *, memory_gib: int = 1, sm: int | None = None) -> ProcessSample:
-    """A process that computes."""
     return ProcessSample(pid=pid, memory_used_bytes=memory_gib * GIB, sm_utilization_percent=sm)
 
 
@@ -101,7 +98,6 @@ def know(
 def render(
     sample: NodeSample, known: Knowledge, requests: SeriesSelection | None = None, series: NodeSeries | None = None
 ) -> list[Block]:
-    """One sample rendered."""
     return list((series or NodeSeries()).render(sample, known, requests or SeriesSelection(select_defaults())))
 
 

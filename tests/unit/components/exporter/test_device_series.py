@@ -31,7 +31,6 @@ FIXED = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:10:00.0",device="nvidia0",m
 
 
 def request(metrics: MetricsSettings | None = None, *names: str, host: str = "") -> SeriesSelection:
-    """These fields, under these settings."""
     listed = "\n".join(f"{name}, gauge, h" for name in names or ("DCGM_FI_DEV_SM_CLOCK",))
     return SeriesSelection(parse_selection(listed), metrics or MetricsSettings(), host)
 

@@ -234,7 +234,6 @@ def test_pods_and_processes_can_be_switched_off(metrics: MetricsSettings) -> Non
 
 
 def test_the_pods_uid_is_a_label_when_wanted() -> None:
-    """Also on the pods' own series."""
     requests = SeriesSelection(select_defaults(), MetricsSettings(pod_uid=True))
     series = read_series(render(make_node(make_sample()), know(A, B), requests))
     assert len(find(series, "nodeagent_pod_gpu_held_seconds_total", pod_uid="uid-a")) == 1

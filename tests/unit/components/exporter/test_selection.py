@@ -125,7 +125,6 @@ def test_names_and_numbers_are_unique() -> None:
 
 
 def test_what_is_missing_has_a_reason_and_is_not_in_the_catalogue() -> None:
-    """Nobody is told that a field is missing which is there."""
     assert all(explain_missing(name) and find_field(name) is None for name in COMMON_MISSING)
     assert explain_missing("up") is None
 

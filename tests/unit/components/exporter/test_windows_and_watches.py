@@ -143,7 +143,6 @@ def test_a_calm_gpu_passes_every_watch() -> None:
     ],
 )
 def test_each_reading_trips_its_watch(change: dict[str, object], watch: str, result: int, code: str) -> None:
-    """And no other."""
     assert judge(change) == {Incident(watch, result, code)}
 
 
@@ -151,7 +150,6 @@ def test_each_reading_trips_its_watch(change: dict[str, object], watch: str, res
     ("xid", "watch", "result"), [(79, "ALL", 20), (94, "ALL", 10), (63, "MEM", 10), (64, "MEM", 20), (38, "PCIE", 10)]
 )
 def test_each_xid_trips_its_watch(xid: int, watch: str, result: int) -> None:
-    """As DCGM sorts them."""
     (incident,) = judge({}, xids=frozenset({xid}))
     assert (incident.watch, incident.result) == (watch, result)
 

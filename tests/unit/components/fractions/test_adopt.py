@@ -89,7 +89,6 @@ def test_the_most_certain_source_is_believed(
 
 
 def test_whole_gpus_and_shares_are_adopted_too() -> None:
-    """By as many ids as they have."""
     (whole,) = adopt(see(hold(tokens(1, 100))))
     assert whole.parts == (part(1, 100, 32),)
     (share,) = adopt(see(hold(tokens(1, 1, FractionIdKind.SHARE), resource=SHARE)), profile="hami")

@@ -355,7 +355,6 @@ def test_mps_is_refused_where_it_cannot_hold() -> None:
 
 
 def test_a_binding_is_found_by_pod_and_container() -> None:
-    """With the namespace or without."""
     table = make_table(bindings=[make_bound(1, (1,)), make_bound(2, (2,), pod=make_pod("b"))])
     for pod, container, numbers in (("a", "", [1]), ("ns/b", "main", [2]), ("a", "side", []), ("x/a", "", [])):
         assert [each.number for each in find_bindings(table, pod, container)] == numbers

@@ -43,7 +43,6 @@ ON = FractionsSettings(enabled=True)
 
 
 def count_ids(resource: ResourceName, **fractions: Any) -> tuple[int, int]:
-    """How many ids of a resource there are, and how many of them are healthy."""
     devices = plan_lists(make_view(**fractions), make_table())[resource]
     return len(devices), sum(device.healthy for device in devices)
 
@@ -80,7 +79,6 @@ def test_more_memory_is_promised_than_there_is_where_somebody_wants_that() -> No
 
 
 def test_without_gpus_behind_the_door_there_is_nothing_to_ask_for() -> None:
-    """No list, and no largest GPU."""
     inventory = make_parted(1)
     view = plan_view(inventory, make_offering(inventory, {0: (AllocationMode.NONE, False)}), None, ON)
     assert (view.gpus, view.largest_bytes, plan_lists(view, make_table())) == ((), 0, {})
@@ -97,13 +95,11 @@ def test_without_gpus_behind_the_door_there_is_nothing_to_ask_for() -> None:
     ],
 )
 def test_a_gpu_that_does_not_work_gives_nothing(gpu: Gpu, verdict: Verdict, why: str) -> None:
-    """The reason says what it is."""
     found = explain_unfitness(gpu, make_health(make_inventory([gpu]), {0: verdict}, "xid 79"))
     assert found == why or (why and why in found)
 
 
 def test_health_that_is_not_known_or_says_no_reason_is_told_as_that() -> None:
-    """A person can do something with either."""
     gpu = make_gpu(0)
     assert explain_unfitness(gpu, None) == "its health is not known yet"
     assert "unknown" in explain_unfitness(gpu, make_health(make_inventory([gpu]), {0: Verdict.UNKNOWN}))

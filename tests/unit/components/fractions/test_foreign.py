@@ -34,7 +34,6 @@ def find(
 
 
 def use(pid: int, gib: int, pod: str = "", name: str = "") -> ForeignProcess:
-    """On the first GPU."""
     return ForeignProcess(GPUS[0], pid, replace(place(pod) if pod else ProcessPlace(), name=name), gib * GIB)
 
 
@@ -56,13 +55,11 @@ def test_who_was_given_nothing_is_counted(pids: tuple[int, ...], gibibytes: int 
 
 
 def test_a_gpu_that_nobody_has_is_looked_at_too() -> None:
-    """As one that is not given in parts is not."""
     assert find(11, bindings=()) == {make_uuid(0): GIB}
     assert find(11, bindings=(), gpus=()) == {}
 
 
 def test_while_a_pod_is_not_known_nothing_is_said_of_its_gpu() -> None:
-    """The process may be its own."""
     assert find(11, bindings=(bind(1, "a", uid=""),)) == {}
 
 

@@ -7,7 +7,6 @@ from tests.support.fractions import make_bound, make_parted, make_pod, make_tabl
 
 
 def test_what_does_not_fit_is_told_once() -> None:
-    """Until all of it fits again."""
     reported: list[int] = []
     view, publisher = make_view(make_parted(16)), Publisher(reported.append)
     many = [

@@ -182,7 +182,6 @@ def test_silent_look_breaks_the_row() -> None:
 
 
 def test_extra_silence_is_no_missed_look() -> None:
-    """Only looks that were due are missed."""
     gpu = Gpu0()
     gpu.see(None, is_extra=True)
     assert gpu.record.missed_looks == 0
@@ -354,7 +353,6 @@ def test_faults_of_devices_that_are_no_more_are_forgotten() -> None:
 
 
 def test_switch_fault_is_not_corrected_by_a_gpu_that_feels_well() -> None:
-    """What the driver says of a GPU says nothing of the switch."""
     gpu = Gpu0()
     lost = unhealthy("sxid-23001", "the whole switch failed", Remedy.REBOOT_NODE, ReturnRule.POWER_CYCLE)
     gpu.record = note_finding(gpu.record, lost, moment(0), is_correctable=False)

@@ -60,7 +60,6 @@ HEALTHY, UNHEALTHY, UNKNOWN = Verdict.HEALTHY, Verdict.UNHEALTHY, Verdict.UNKNOW
 
 
 def test_xid_hits_its_gpu_and_no_other() -> None:
-    """The others keep working."""
     bench = Bench()
     bench.look()
     assert bench.xid(48)
@@ -171,7 +170,6 @@ def test_branch_is_the_major_version(version: str, branch: int | None) -> None:
 
 
 def test_branch_is_unknown_without_a_driver() -> None:
-    """Nobody has said anything yet."""
     assert Judge(StoredVerdicts(boot_id="")).driver_branch is None
 
 
@@ -210,7 +208,6 @@ def make_pair() -> Inventory:
 
 @pytest.mark.parametrize("way", ["lost", "lost by now", "gone", "in MIG mode"])
 def test_links_to_a_gpu_that_cannot_have_any_are_no_fault_of_the_other(way: str) -> None:
-    """The one is told of by itself, and nothing is to be mended at the other."""
     bench = Bench(make_pair())
     bench.look(nvlinks_active=1)
     mine, other = bench.inventory.gpus
@@ -278,7 +275,6 @@ def test_old_switch_error_ends_with_clean_levels() -> None:
 
 
 def test_corrected_switch_error_changes_nothing() -> None:
-    """It is corrected."""
     bench = Bench()
     before = bench.judge.fingerprint()
     assert bench.judge.note_switch_error(11012, moment(0), SETTINGS, is_fatal=False, is_old=False) is HEALTHY

@@ -11,7 +11,6 @@ def xid(number: int = 48, source: str = "nvml", instance: int | None = None) -> 
 
 
 def test_other_source_within_two_seconds_is_an_echo() -> None:
-    """Whichever came first."""
     for first, second in (("nvml", "kernel_log"), ("kernel_log", "nvml")):
         heard = remember_xid(RecentXids(), xid(source=first), 10.0)
         assert is_duplicate(heard, xid(source=second), 12.0)
@@ -24,7 +23,6 @@ def test_same_source_twice_is_two_faults() -> None:
 
 
 def test_other_number_or_instance_is_another_fault() -> None:
-    """Only what agrees in all is the same."""
     heard = remember_xid(RecentXids(), xid(48, "nvml", 7), 10.0)
     assert not is_duplicate(heard, xid(94, "kernel_log", 7), 10.0)
     assert not is_duplicate(heard, xid(48, "kernel_log", 8), 10.0)

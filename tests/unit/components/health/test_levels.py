@@ -96,7 +96,6 @@ def test_uncorrected_errors_before_the_first_look_count_unless_the_driver_knows_
 
 
 def test_uncorrected_errors_above_the_baseline_are_counted() -> None:
-    """The sentence says how many are new."""
     first = look(ecc_uncorrected_volatile=3)
     second = look(first.memory, ecc_uncorrected_volatile=5)
     assert [finding.reason for finding in second.findings] == ["2 uncorrectable memory errors since the last reset"]

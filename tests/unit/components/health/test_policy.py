@@ -15,7 +15,6 @@ def verdict(number: int, **settings: object) -> Verdict:
 
 
 def test_without_policy_the_catalogue_stands() -> None:
-    """Every entry is itself."""
     assert all(apply_policy(entry, HealthSettings()) is entry for entry in CATALOGUE.values())
 
 

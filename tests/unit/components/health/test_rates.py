@@ -94,7 +94,6 @@ def test_short_throttling_is_normal_long_throttling_is_not() -> None:
 
 
 def test_one_slow_look_makes_a_slow_minute() -> None:
-    """A minute counts as slow when any look in it was."""
     rates = Rates()
     rates.look(0, clock_event_reasons=0)
     rates.look(10, clock_event_reasons=HARDWARE_SLOWDOWN)

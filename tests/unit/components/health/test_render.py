@@ -88,7 +88,6 @@ def test_worst_fault_speaks_and_counts_the_others() -> None:
 
 
 def test_quiet_period_is_told_in_time() -> None:
-    """How long nothing may be heard."""
     gpu = looked_at(Gpu0())
     gpu.xid(92)
     assert first(render(gpu)).returns == "by itself, after 1 d without a repeat"
@@ -168,7 +167,6 @@ def test_since_is_kept_while_the_verdict_stands() -> None:
 
 
 def test_changes_are_facts_and_a_new_device_was_unknown() -> None:
-    """One fact for each device whose verdict is another."""
     gpu = looked_at(Gpu0())
     healthy = render(gpu)
     assert [fact for fact, _ in list_changes(None, healthy)] == [
@@ -206,7 +204,6 @@ def test_what_the_driver_explains_is_not_said_again() -> None:
 
 
 def test_device_that_left_the_inventory_is_named_as_it_is() -> None:
-    """A report about a device that is gone still names something."""
     gpu = Gpu0()
     gpu.xid(48)
     problems = decide_problems(render(gpu), Inventory(generation=2))

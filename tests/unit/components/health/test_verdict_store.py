@@ -36,7 +36,6 @@ def test_book_comes_back_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"boot_id": 3}', b'{"records": []}', b"\xff"])
 def test_bytes_that_are_no_book_are_refused(content: bytes) -> None:
-    """Whatever they are."""
     with pytest.raises(DecodeError):
         decode_verdicts(content)
 

@@ -122,7 +122,6 @@ def test_incomplete_link_line_leaves_the_catalogue(message: str) -> None:
 
 
 def test_other_numbers_have_no_text() -> None:
-    """Whatever stands behind them."""
     assert read_text(79, nvlink(0)) is None
 
 

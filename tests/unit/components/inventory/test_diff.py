@@ -128,6 +128,5 @@ def test_gpus_that_are_all_gone_are_told_by_their_number() -> None:
 
 
 def test_a_shortfall_names_who_counts() -> None:
-    """Whoever said how many there should be is the one to be corrected."""
     short = Inventory(generation=1, gpus=(make_gpu(0),), shortfall=2, expected_by="`gpus.expected`")
     assert decide_problems(short)["gpus-fewer-than-expected"] == {"": "3 by `gpus.expected`, 1 found"}

@@ -70,7 +70,6 @@ def test_labels_of_a_node_are_the_committed_ones(case: str) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    """Every committed file is compared with something."""
     assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == sorted(CASES)
 
 

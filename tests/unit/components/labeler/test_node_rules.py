@@ -90,7 +90,6 @@ def test_driver_versions_are_text(version: str, parts: tuple[str, str, str]) -> 
 
 
 def test_an_unknown_driver_version_gives_no_label() -> None:
-    """Only what the driver said is labelled."""
     assert list(label_driver(DriverState(phase=DriverPhase.READY))) == []
 
 

@@ -27,7 +27,6 @@ def allocation(number: int, device: str, pod: PodIdentity | None = None) -> Allo
 
 
 def test_holders_are_those_of_shares_and_of_parts() -> None:
-    """Each once, and nobody who has another GPU."""
     binding = Binding(
         number=4,
         reservations=(),
@@ -77,7 +76,6 @@ def test_those_who_go_through_a_daemon_have_numbers() -> None:
 
 
 def test_many_are_counted() -> None:
-    """A sentence stays one."""
     assert join_names(("a", "b")) == "a, b"
     assert join_names(tuple("abcdef")) == "a, b, c, d and 2 more"
 

@@ -110,7 +110,6 @@ async def test_a_session_ends_also_when_its_user_is_cancelled() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_session_that_cannot_begin_is_begun_anew_by_the_next() -> None:
-    """Nothing of the failed one is in the way."""
     counting = Counting()
     desk = make_desk(counting, anyio.Lock())
     counting.trouble = "no answer"

@@ -22,7 +22,6 @@ SMALL, MEDIA_PROFILE = (
 
 
 def make(index: int, *profiles: str, enabled: bool = True) -> Gpu:
-    """A GPU that is cut like this, or could be."""
     devices = make_mig_devices(index, profiles)
     mig = Mig(enabled=enabled, pending=enabled, devices=devices, profiles=(SMALL, MEDIA_PROFILE))
     return replace(make_gpu(index), mig=mig)

@@ -34,7 +34,6 @@ def held(index: int) -> Allocation:
 
 
 def test_without_rules_every_gpu_is_given_whole_and_nothing_is_said() -> None:
-    """Also one that somebody has: nobody is in anybody's way."""
     offering = plan_offering(TWO, Settings(), {}, [held(0)])
     assert [(each.door, each.is_open, each.is_settled) for each in offering.doors] == [
         (AllocationMode.WHOLE, True, True)
@@ -62,7 +61,6 @@ def test_a_choice_outranks_the_rules_and_waits_for_those_inside() -> None:
 
 
 def test_a_change_that_waits_goes_on_giving_through_the_old_door() -> None:
-    """Where the configuration says so."""
     settings = Settings(doors=AllocationModeSettings(rules=(rule("none", "0"),), change="wait"))
     (first, _) = plan_offering(TWO, settings, {}, [held(0)]).doors
     assert (first.door, first.is_open) == (AllocationMode.WHOLE, True)

@@ -70,7 +70,6 @@ def test_two_alive_are_not_guessed_between() -> None:
 
 @pytest.mark.parametrize("settings", [{"kind": "crio"}, {"socket": Path(CRIO.socket)}], ids=["by kind", "by socket"])
 def test_the_settings_decide(settings: dict[str, Any]) -> None:
-    """What a person says is not overruled."""
     chosen = decide(CONTAINERD, CRIO, **settings)
     assert isinstance(chosen, ChosenRuntime)
     assert chosen.kind is RuntimeKind.CRIO
@@ -219,6 +218,5 @@ def test_the_kubelets_endpoint_is_known_by_each_of_its_names(endpoint: str, kind
     ],
 )
 def test_a_release_knows_cdi_or_is_too_old(kind: RuntimeKind, version: str, knows: bool) -> None:
-    """One that does not tell its version is not taken for an old one."""
     runtime = ChosenRuntime(kind=kind, flavour=RuntimeFlavour.PLAIN, socket="/s", config_file="/c", version=version)
     assert runtime.knows_cdi is knows

@@ -33,7 +33,6 @@ V3 = V2.replace("version = 2", "version = 3").replace("io.containerd.grpc.v1.cri
 V1 = """[plugins.cri]
 sandbox_image = "pause"
 """
-OFF3 = V3 + '\n[plugins."io.containerd.cri.v1.images"]\n[plugins."io.containerd.cri.v1.runtime".cni]\n'
 
 
 def make_off(text: str) -> str:
@@ -168,7 +167,6 @@ def test_the_class_in_a_version_1_file_has_both_names_of_its_program() -> None:
 
 
 def test_a_class_that_is_there_is_left_alone() -> None:
-    """Whoever made it, it stays as it is."""
     first = plan("2.1.4", make_tree(V3), CLASS)
     there = make_tree(V3, (first.changes[0].after or b"").decode())
     assert plan("2.1.4", there, CLASS).changes == ()
@@ -317,7 +315,6 @@ def test_files_of_two_versions_are_an_obstacle_before_2_3() -> None:
 
 
 def test_2_4_needs_nothing_for_cdi() -> None:
-    """There is no switch any more."""
     assert plan("2.4.2", make_tree(make_off(V3))) == RuntimePlan(cdi_enabled=True)
 
 
@@ -389,7 +386,6 @@ def test_a_base_without_type_gets_one() -> None:
 
 
 def test_other_lines_of_a_long_list_of_imports_stay() -> None:
-    """Comments and all."""
     text = f'version = 3\nimports = [ # which\n  "a.toml", # ours\n]\n{make_off(V3).replace("version = 3", "")}'
     (main,) = (change for change in plan("2.1.4", make_tree(text)).changes if change.path == MAIN)
     assert b'"a.toml", # ours' in (main.after or b"")

@@ -3,12 +3,15 @@
 import pytest
 
 from nodeagent.components.runtime.plan import HEADER, RuntimePlan, Wanted
+from nodeagent.components.runtime.toml_edit import ConfigUnparsable
 from nodeagent.model.runtime import ConfigFile, ConfigTree, RuntimeFlavour
 from tests.unit.components.runtime.test_plan_containerd import (
+    CLASS,
     DROP_IN,
     MAIN,
     OWN,
     V3,
+    WRAPPER,
     make_off,
     make_tree,
     plan,
@@ -70,7 +73,6 @@ def test_an_import_of_another_directory_behind_ours_leaves_ours_last() -> None:
 
 
 def find_moves(found: RuntimePlan) -> dict[str, bool]:
-    """What is written, and what goes."""
     return {change.path: change.after is not None for change in found.changes}
 
 
@@ -118,3 +120,17 @@ def test_k0s_reads_its_directory_without_an_import() -> None:
     tree = ConfigTree(files=(ConfigFile(path=MAIN, content=make_off(V3).encode()), former))
     found = plan("2.2.9", tree, flavour=RuntimeFlavour.K0S)
     assert find_moves(found) == {"/etc/k0s/containerd.d/zz-nodeagent.toml": True, former.path: False}
+
+
+@pytest.mark.parametrize("line", ["options = 5", "options = []", "runtime_type = []"])
+def test_a_base_with_values_of_the_wrong_kind_is_no_base(line: str) -> None:
+    """Somebody may be in the middle of writing it."""
+    text = f'version = 3\n[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]\n{line}\n'
+    entry = read_runtimes(plan("2.1.4", make_tree(text), CLASS), DROP_IN, "io.containerd.cri.v1.runtime")["nvidia"]
+    assert entry == {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": WRAPPER}}
+
+
+def test_a_number_beyond_belief_is_told() -> None:
+    """The parser has no word of its own for it."""
+    with pytest.raises(ConfigUnparsable, match="a value that nobody can read"):
+        plan("1.7.22", make_tree(f"version = {'9' * 5000}\n"))

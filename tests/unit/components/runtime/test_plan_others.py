@@ -155,7 +155,6 @@ def test_a_later_file_replaces_a_runtime_of_crio() -> None:
 
 
 def test_a_later_file_of_crio_that_overrules_ours_is_named() -> None:
-    """What is not in force is not said to be."""
     theirs = ConfigFile(
         path=f"{CRIO}.d/zzz.conf",
         content=b'[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n',
@@ -215,7 +214,6 @@ def test_a_file_of_that_name_that_is_not_ours_stays() -> None:
 
 
 def test_a_later_file_of_podman_that_overrules_ours_is_named() -> None:
-    """In the same words."""
     theirs = ConfigFile(path="/c.d/zzz.conf", content=b'[engine]\nruntime = "crun"\n')
     tree = ConfigTree(files=(ConfigFile(path="/c"), theirs))
     found = plan_podman(make_runtime(RuntimeKind.PODMAN, "5.4", "/c"), tree, Wanted(wrapper="/shim", default=True))

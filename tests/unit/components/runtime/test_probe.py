@@ -186,6 +186,5 @@ async def test_each_kind_has_its_planner() -> None:
 
 
 def test_no_runtime_is_a_state_with_its_reason() -> None:
-    """Others learn that it is not known."""
     state = render_state(NoRuntime(reason="none"))
     assert (state.kind, state.problem, state.cdi_enabled) == (RuntimeKind.UNKNOWN, "none", None)

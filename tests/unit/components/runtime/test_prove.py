@@ -42,7 +42,6 @@ def make_look(text: str = "version = 2\n", kind: RuntimeKind = RuntimeKind.CONTA
 
 
 async def test_a_daemon_that_comes_up_is_proof() -> None:
-    """With the runtimes that it has."""
     assert await prove_plan(Trials(READY), make_look()) == Proof(handlers=("nvidia", "runc"))
 
 

@@ -8,7 +8,6 @@ KEY = ("plugins", "io.containerd.grpc.v1.cri", "enable_cdi")
 
 
 def test_a_value_keeps_its_comment_and_its_place() -> None:
-    """Only the value changes."""
     text = '# top\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false # off\nz = 1\n'
     assert set_keys("x", text.encode(), {KEY: True}).decode() == text.replace("false", "true")
 

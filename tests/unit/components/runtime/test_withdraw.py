@@ -161,7 +161,6 @@ def test_a_json_file_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("broken", ["= 1", "[" * 5000], ids=["no TOML", "too deep"])
 def test_a_file_that_cannot_be_read_is_refused(broken: str) -> None:
-    """Nothing is guessed."""
     with pytest.raises(ConfigUnparsable):
         take_out(broken)
 

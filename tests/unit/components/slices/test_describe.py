@@ -84,7 +84,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_a_numa_node_zero_is_told() -> None:
-    """It is a place like any other."""
     attributes = describe_attributes(whole(make_gpu(0, numa_node=0)), NOWHERE)
     assert attributes["resource.kubernetes.io/numaNode"] == 0
 
@@ -123,7 +122,6 @@ def test_no_version_is_none() -> None:
 
 
 def test_the_memory_of_a_gpu_is_what_nvml_tells() -> None:
-    """To the byte; nothing where it is not told."""
     assert describe_capacity(whole(full_gpu()), on_demand=False) == {"memory": Capacity(value=81559 * MIB)}
     assert describe_capacity(whole(make_gpu(0)), on_demand=False) == {}
 
@@ -142,7 +140,6 @@ def test_a_mig_device_has_engines_and_slots() -> None:
 
 
 def test_on_demand_a_gpu_has_what_its_largest_part_has() -> None:
-    """That is what there is to be divided."""
     gpu = make_mig_gpu(0, "h100-sxm5-80gb", enabled=True)
     capacity = describe_capacity(whole(gpu), on_demand=True)
     assert gpu.mig is not None
@@ -220,7 +217,6 @@ def test_sets_and_counters_are_called_as_by_the_driver_of_nvidia() -> None:
 
 @pytest.mark.parametrize("model", MIG_MODELS)
 def test_a_whole_gpu_and_a_part_of_it_exclude_one_another(model: str) -> None:
-    """One GPU is given once."""
     gpu, *parts = offer(model)
     assert fit([gpu])
     for part in parts:

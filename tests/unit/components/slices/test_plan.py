@@ -35,7 +35,6 @@ def devices(sight: Sight) -> dict[str, SliceDevice]:
 
 
 def test_whole_gpus_are_one_slice() -> None:
-    """The smallest that can be."""
     (content,) = plan_contents(make_sight([make_gpu(0), make_gpu(1)]))
     assert [one.name for one in content.devices] == ["gpu-0", "gpu-1"]
     assert content.counter_sets == ()
@@ -117,7 +116,6 @@ def test_a_gpu_without_mig_beside_others_is_offered_whole() -> None:
 
 
 def test_a_shared_gpu_may_be_allocated_several_times() -> None:
-    """And no other one."""
     plain = replace(make_gpu(0), memory_total_bytes=80 * GIB)
     found = devices(make_sight([plain, make_gpu(1, mig=["1g.10gb"])], choices=SHARES))
     assert found["gpu-0"].is_shared
@@ -132,7 +130,6 @@ def test_what_is_cut_on_demand_is_not_shared() -> None:
 
 
 def test_taints_are_told_with_the_devices() -> None:
-    """Of health, and of doors."""
     gpus = [make_gpu(0), make_gpu(1), make_gpu(2)]
     inventory = make_inventory(gpus)
     sight = make_sight(
@@ -167,7 +164,6 @@ def test_without_counters_gpus_are_offered_as_they_are() -> None:
 
 
 def test_without_shares_a_gpu_is_given_once() -> None:
-    """Its capacity is then only what it has."""
     plain = replace(make_gpu(0), memory_total_bytes=80 * GIB)
     found = devices(make_sight([plain], choices=SHARES, abilities=Abilities(shares=False)))
     assert not found["gpu-0"].is_shared

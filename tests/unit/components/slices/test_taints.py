@@ -60,7 +60,6 @@ def test_the_first_rule_that_fits_counts() -> None:
 
 
 def test_a_verdict_without_findings_is_told_by_itself() -> None:
-    """Whoever judges may say no more than that."""
     report = make_report(NODE, {GPU.gpu.uuid: [("x", Verdict.UNHEALTHY)]})
     bare = HealthReport(generation=1, devices=(replace(report.devices[0], findings=()),))
     assert decide_taints(GPU, bare, DRIVER, ()) == (
@@ -100,7 +99,6 @@ def test_the_worst_come_first() -> None:
 
 
 def test_a_closed_door_gives_to_nobody_new() -> None:
-    """Those inside stay."""
     assert explain_closed(GPU, DRIVER, is_open=True, mig=None) == ()
     assert explain_closed(GPU, DRIVER, is_open=False, mig=MigState()) == (
         DeviceTaint(key="gpu.nvidia.com/closed", value="", effect="NoSchedule"),
@@ -108,7 +106,6 @@ def test_a_closed_door_gives_to_nobody_new() -> None:
 
 
 def test_a_gpu_that_is_being_cut_gives_to_nobody_new() -> None:
-    """What would be given is about to go."""
     change = GpuChange(gpu=gpu_uuid(0), index=0, wanted="7 x 1g.10gb", doing="waits")
     assert explain_closed(GPU, DRIVER, is_open=True, mig=MigState(changes=(change,))) == (
         DeviceTaint(key="gpu.nvidia.com/changing", value="", effect="NoSchedule"),

@@ -43,7 +43,6 @@ def plan(
 
 
 def test_the_first_slices_are_generation_one() -> None:
-    """And are made in their order."""
     assert plan([content("a"), content("b")], {}) == [("create", "0000", 1, 2), ("create", "0001", 1, 2)]
 
 
@@ -69,7 +68,6 @@ def test_two_that_change_are_a_new_generation_of_all() -> None:
 
 
 def test_one_that_is_missing_is_made_in_a_new_generation() -> None:
-    """Those that are there count one more, or come up to the new one."""
     stored = store([content("a"), content("b")], generation=3)
     del stored[name_slice(POOL, 0)]
     assert plan([content("a"), content("b")], stored) == [("update", "0001", 4, 2), ("create", "0000", 4, 2)]
@@ -114,7 +112,6 @@ def test_what_the_server_makes_of_a_content_is_no_difference() -> None:
 
 @pytest.mark.parametrize("node", ["n", "a" * 240, "n." * 115 + "nn"])
 def test_names_are_sorted_and_fit(node: str) -> None:
-    """Whatever the node is called."""
     pool = SlicePool(driver="gpu.nvidia.com", node=node)
     names = [name_slice(pool, index) for index in range(20)]
     assert names == sorted(set(names))
@@ -200,7 +197,6 @@ def test_a_new_list_is_newer_than_all_that_was_written() -> None:
 
 
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
-    """Nothing then says which is older."""
     own, name = OwnWrites(), name_slice(POOL, 0)
     one = replace(store([content("a")])[name], version="x")
     own.note_written(one)

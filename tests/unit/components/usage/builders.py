@@ -36,27 +36,22 @@ def bind(
 
 
 def tabulate(*bindings: Binding) -> FractionTable:
-    """They and nothing else."""
     return FractionTable(bindings={binding.number: binding for binding in bindings})
 
 
 def run(pid: int, sm: int | None = 10, gib: int | None = 1) -> ProcessSample:
-    """A process that works."""
     return ProcessSample(pid=pid, sm_utilization_percent=sm, memory_used_bytes=None if gib is None else gib * GIB)
 
 
 def sample(*processes: ProcessSample, index: int = 0, lost: str = "", seconds: float = START) -> NodeSample:
-    """One GPU with these processes."""
     return NodeSample(time_seconds=seconds, gpus=(GpuSample(uuid=make_uuid(index), lost=lost, processes=processes),))
 
 
 def place(pod: str, container_id: str = "c") -> ProcessPlace:
-    """In the control group of a container of this pod."""
     return ProcessPlace(pod_uid=f"u-{pod}", container_id=container_id)
 
 
 def name(pod: str, container: str, container_id: str = "c") -> PodContainer:
-    """As the runtime tells it."""
     return PodContainer(
         id=container_id,
         pod_uid=f"u-{pod}",

@@ -158,7 +158,6 @@ def test_nobody_uses_more_than_all_of_a_gpu() -> None:
 
 
 def test_without_an_inventory_gpus_have_no_number() -> None:
-    """Who has what is known before the GPUs are."""
     (found,) = measure(tabulate(bind(1)), None, None, {}, {}).containers
     assert [part.index for part in found.parts] == [None]
 

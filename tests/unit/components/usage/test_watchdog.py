@@ -32,7 +32,6 @@ def test_the_largest_ends_once_it_was_seen_twice() -> None:
 
 @pytest.mark.parametrize("gib", [8, None])
 def test_who_keeps_to_its_part_or_does_not_say_is_left_alone(gib: int | None) -> None:
-    """And has to be seen twice again."""
     assert find(sample(run(10, gib=gib)), ONE) == ([], set())
 
 

@@ -68,7 +68,6 @@ def test_the_record_joins_devices_and_holders() -> None:
 
 
 def test_a_node_without_gpu_is_well_with_its_devices() -> None:
-    """The sentence says so."""
     assert make_state().sentence == "all is well: 2 devices of other kinds, and no GPU"
     single = DeviceTable(classes=TABLE.classes[:1])
     assert make_state(single).sentence == "all is well: 1 device of other kinds, and no GPU"
@@ -97,7 +96,6 @@ def test_the_table_of_a_terminal_has_a_line_for_each() -> None:
 
 
 def test_top_shows_them_below_the_gpus() -> None:
-    """A table of their own, and none where there are none."""
     text = render_top(build_top(make_state(), {}), Layout(160), colour=False)
     assert "/dev/kvm" in text
     assert "STANDING" not in render_top(build_top(make_state(None), {}), Layout(160), colour=False)

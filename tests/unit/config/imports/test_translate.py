@@ -125,7 +125,6 @@ def test_a_device_plugin_file_becomes_ours() -> None:
     ],
 )
 def test_plain_files_are_told_apart(text: str, settings: dict[str, object]) -> None:
-    """By what only one product writes."""
     imported = import_text("file", text)
     assert imported.settings == settings
     assert imported.notes or settings

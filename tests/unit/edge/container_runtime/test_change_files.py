@@ -228,7 +228,6 @@ def test_a_file_that_was_removed_since_comes_back(node: Node) -> None:
 
 
 def test_a_change_is_not_written_over_a_newer_file(node: Node) -> None:
-    """Somebody was faster: nothing is written, nothing is noted."""
     change = node.change(b"ours")
     node.main.write_bytes(b"theirs")
     with pytest.raises(FileChangedMeanwhile, match="try again"):

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.files.short_directory import short_dir
 from tests.unit.edge.host.tree import HostTree
 
-__all__ = ["host", "short_dir"]
+__all__ = ["host"]
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from nodeagent.edge.http.capacity import FEWEST, KEPT_BACK, decide_capacity, rea
 
 
 def test_the_settings_hold_where_there_is_room() -> None:
-    """And one address never gets more than there is in all."""
     assert decide_capacity(4096, 256, 128) == (256, 128, "")
     assert decide_capacity(1024, 16, 128) == (16, 16, "")
 

@@ -56,7 +56,6 @@ def test_connections_from_elsewhere_may_use_any_name_until_somebody_says_which(h
 
 
 def test_names_that_are_given_hold_for_everybody() -> None:
-    """And those that were known before stay known."""
     for host in ("metrics.example.com", "a.gpu.example.com:9400", "b.a.GPU.example.com", "10.1.2.3", "gpu-7"):
         for is_local in (False, True):
             assert GIVEN.refuse(host, is_local=is_local, needs_host=True) == ""

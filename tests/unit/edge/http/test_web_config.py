@@ -44,7 +44,6 @@ def test_a_whole_file_is_understood() -> None:
 
 @pytest.mark.parametrize("tree", [None, {}, {"tls_server_config": None, "basic_auth_users": None}])
 def test_an_empty_file_asks_for_nothing(tree: object) -> None:
-    """As the toolkit has it."""
     assert parse_web_config(tree, FILE) == WebConfig()
 
 
@@ -84,7 +83,6 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(tree: object, reason: st
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe\x00", b"a: 1\n" * 100_000, None])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
-    """Not YAML, too large, not there."""
     file = tmp_path / "web.yaml"
     if content is not None:
         file.write_bytes(content)

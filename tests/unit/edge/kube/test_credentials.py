@@ -216,13 +216,6 @@ def make_account(directory: Path, *, token: str = "abc", authority: str = "certi
     return InClusterCredentials(IN_POD, directory)
 
 
-@pytest.fixture
-def worker() -> Any:
-    thread = WorkerThread("test")
-    yield thread
-    thread.close()
-
-
 @pytest.mark.parametrize("host", ["10.0.0.1", "fd00::1"])
 async def test_a_pod_has_its_account(tmp_path: Path, host: str, worker: WorkerThread) -> None:
     """As kubernetes_asyncio reads it, whose own reader is the original; anew at each reading."""

@@ -25,7 +25,6 @@ def test_another_uid_is_a_conflict() -> None:
 
 
 def test_budgets_and_objects_are_told_by_what_the_answer_names() -> None:
-    """And by nothing else."""
     busy, missing = translate(429, json.dumps(BUDGET).encode()), translate(404, json.dumps(OBJECT).encode())
     assert isinstance(busy, ApiBusy)
     assert isinstance(missing, ApiNotFound)

@@ -26,7 +26,6 @@ def test_a_node_is_read_for_annotations_and_capacity() -> None:
 
 @pytest.mark.parametrize("document", [{"metadata": {"name": "n"}}, {"metadata": {"name": "n"}, "status": {}}])
 def test_the_least_of_a_node_is_enough(document: Any) -> None:
-    """A node that has just come says no more."""
     assert read(document) == SeenNode(name="n")
 
 

@@ -6,7 +6,6 @@ from nodeagent.edge.kube.rate_limit import RateLimit
 
 
 def test_a_burst_then_an_even_pace() -> None:
-    """So many at once, then one after the other at the rate."""
     limit = RateLimit()
     waits = [limit.reserve(100, per_second=5, burst=3) for _ in range(5)]
     assert waits == pytest.approx([0, 0, 0, 0.2, 0.4])

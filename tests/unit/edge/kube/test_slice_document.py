@@ -40,7 +40,6 @@ CONTENT = SliceContent(devices=(DEVICE,))
 
 
 def stored(document: Any, *, version: str = "7") -> StoredSlice:
-    """As the server gives it back."""
     document = copy.deepcopy(document)
     document["metadata"] |= {"uid": "u", "resourceVersion": version, "managedFields": [], "generation": 3}
     return parse_slice(POOL, document)
@@ -174,7 +173,6 @@ def test_other_units_are_read(text: str, value: int) -> None:
 
 @given(st.integers(0, 1 << 60))
 def test_every_quantity_comes_back(value: int) -> None:
-    """To the byte."""
     assert parse_quantity(render_quantity(value)) == value
 
 

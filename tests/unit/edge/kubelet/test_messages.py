@@ -3,6 +3,7 @@
 import pytest
 
 from nodeagent.edge.kubelet.plugin_server import render_answer, render_devices, render_options
+from nodeagent.edge.kubelet.plugin_session import LONGEST_PAUSE_SECONDS, plan_pause
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import ContainerAllocateResponse
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import (
@@ -54,3 +55,11 @@ def test_answer_is_carried_whole() -> None:
     assert (device.container_path, device.host_path, device.permissions) == ("/dev/nvidia0", "/dev/nvidia9", "rwm")
     assert dict(rendered.annotations) == {"cdi.k8s.io/x": "y"}
     assert cdi.name == "nvidia.com/gpu=GPU-1"
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    """A first loss is healed within a quarter second, later ones ever slower, never slower than the bound."""
+    pauses = [plan_pause(failures) for failures in range(100)]
+    assert plan_pause(1) <= 0.25
+    assert pauses == sorted(pauses)
+    assert max(pauses) == LONGEST_PAUSE_SECONDS

@@ -10,13 +10,11 @@ SWITCH = PciAddress("0000:07:00.0")
 
 
 def make_gpu(index: int, links: tuple[NvLink, ...] = (), numa_node: int | None = None) -> Gpu:
-    """A GPU at an address of its own."""
     pci = PciIdentity(address=PciAddress(f"0000:{index + 16:02x}:00.0"), device_id=0x233010DE)
     return Gpu(index=index, uuid=GpuUuid(f"GPU-{index}"), name="a GPU", pci=pci, nvlinks=links, numa_node=numa_node)
 
 
 def link_to(number: int, remote: PciAddress, *, is_switch: bool = False, active: bool = True) -> NvLink:
-    """One NVLink."""
     return NvLink(link=number, active=active, remote=remote, remote_is_switch=is_switch)
 
 

@@ -105,7 +105,6 @@ def test_what_ends_processes_ends_those_of_parts(world: World) -> None:
 
 
 def test_a_container_goes_over_its_limit(world: World) -> None:
-    """By as much as is said, until all is well again."""
     world.set_works((work(world, "train", memory_mib=1000), work(world, "other", memory_mib=1000)))
     world.advance(30)
     assert fault(world, "over-limit train") == "ml/train uses 150 % of its part of the memory"
@@ -158,7 +157,6 @@ def test_a_program_that_was_given_nothing_takes_memory(world: World) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(world: World, line: str, complaint: str) -> None:
-    """With what could be; nothing was done."""
     train = work(world, "train")
     world.set_works((train, replace(train, pod="nlp/train", pod_uid="uid-nlp", folder="p-nlp")))
     with pytest.raises(ValueError, match=complaint):

@@ -130,7 +130,6 @@ def test_hopper_keeps_a_mode_pending_while_it_is_used() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(write: Write, reason: str) -> None:
-    """And nothing changes."""
     world = make_world("a100-80gb-mig")
     gpu = world.gpus[2]
     before = read_partitions(gpu)
@@ -152,7 +151,6 @@ def test_a_compute_instance_has_a_size_that_there_is() -> None:
 
 
 def test_a_gpu_without_mig_cannot_be_cut() -> None:
-    """Each call says so."""
     world = make_world("t4")
     with pytest.raises(PartitionRefused, match="cannot switch MIG on: not supported by this GPU"):
         apply_write(world, world.gpus[0], Write(kind=WriteKind.MODE_ON))
@@ -160,7 +158,6 @@ def test_a_gpu_without_mig_cannot_be_cut() -> None:
 
 @pytest.mark.parametrize("kind", list(WriteKind))
 def test_each_call_fails_on_demand(kind: WriteKind) -> None:
-    """As often as was asked for."""
     world = make_world("dgx-h100")
     assert apply_fault(world, "mig-refuse", [kind]).sentence == f"the driver refuses {kind} 1 time"
     with pytest.raises(PartitionRefused, match="unknown error"):

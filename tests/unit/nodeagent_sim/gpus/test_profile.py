@@ -28,7 +28,6 @@ gpus: [{model: t4, addresses: ["01:00.0"]}]
 
 
 def test_every_promised_profile_is_there() -> None:
-    """The list of profiles is the promised one."""
     assert set(list_profiles()) == set(WANTED)
 
 

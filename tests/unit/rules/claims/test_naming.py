@@ -16,6 +16,7 @@ from nodeagent.rules.claims.naming import (
     name_mig,
     name_place,
 )
+from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_mig_devices
 from tests.support.mig import MIG_MODELS, list_profiles, make_mig_gpu
 
@@ -45,7 +46,6 @@ def test_a_gpu_is_called_by_the_minor_number_of_its_node() -> None:
 
 
 def test_a_gpu_without_a_minor_number_is_called_by_its_slot() -> None:
-    """Some name must be had, and a slot stays."""
     assert name_gpu(replace(make_gpu(0), minor=None)) == "gpu-0000-10-00-0"
 
 
@@ -135,13 +135,11 @@ def test_a_board_that_changes_its_mode_by_reset_is_offered_as_it_is() -> None:
 
 
 def test_a_gpu_without_mig_is_offered_whole_whatever_is_wanted() -> None:
-    """Nothing can be cut there."""
     assert list_places(make_gpu(0)) == ()
     assert names(make_inventory([make_gpu(0)]), on_demand=True) == ["gpu-0"]
 
 
 def test_a_place_says_what_is_there_now() -> None:
-    """So that it is used and not made again."""
     gpu = cut(make_mig_gpu(0, "h100-sxm5-80gb", enabled=True), ("1g.10gb", 3))
     devices = list_devices(make_inventory([gpu]), EVERYWHERE, on_demand=True)
     assert {one.name: one.mig for one in devices if one.mig is not None} == {
@@ -152,7 +150,6 @@ def test_a_place_says_what_is_there_now() -> None:
 
 @pytest.mark.parametrize("model", MIG_MODELS)
 def test_every_name_is_a_label_unique_and_found_again(model: str) -> None:
-    """An allocation has nothing but the name."""
     inventory = make_inventory([make_mig_gpu(index, model, enabled=True) for index in (0, 1, 11)])
     devices = list_devices(inventory, EVERYWHERE, on_demand=True)
     assert len({one.name for one in devices}) == len(devices)
@@ -178,3 +175,22 @@ def test_a_name_of_nothing_finds_nothing(name: str) -> None:
     mig = Mig(enabled=False, pending=False, profiles=list_profiles("h100-sxm5-80gb"))
     inventory = make_inventory([make_gpu(0), replace(make_gpu(1), mig=mig)])
     assert find_device(inventory, name) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0), ("10Gi", 10 << 30), ("512Mi", 512 << 20), ("1.5Ki", 1536), ("1000M", 10**9), ("2e3", 2000),
+        ("1E", 10**18), ("100m", 1), ("1500m", 2), (".5k", 500), ("+7", 7), ("1e-2", 1), ("80Gi", 80 << 30),
+    ],
+)  # fmt: skip
+def test_a_quantity_is_so_many_whole_units(text: str, value: int) -> None:
+    """Rounded up, as the API server does."""
+    assert parse_quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "Gi", "10 Gi", "10gb", "-1", "1e99", "9999999999Ei", "0x10", "٣", "1.2.3"])
+def test_anything_else_is_refused_with_a_word_on_how_to_write_it(text: str) -> None:
+    """Also what is beyond all measure."""
+    with pytest.raises(QuantityUnreadable, match=r"quantity: write|out of range: give"):
+        parse_quantity(text)

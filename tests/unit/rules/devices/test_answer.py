@@ -67,7 +67,6 @@ def test_a_specification_defines_every_name_that_is_given_away() -> None:
 
 
 def test_a_counted_node_without_number_keeps_its_name_in_specifications_too() -> None:
-    """There is nothing to count."""
     spec = json.decode(render_spec(COUNTED, devices("/dev/xctl")))
     assert spec["devices"][0]["containerEdits"]["deviceNodes"][0]["path"] == "/dev/xctl"
 

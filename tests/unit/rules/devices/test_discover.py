@@ -10,7 +10,6 @@ ALL = tuple(read_ready(name) for name in READY)
 
 
 def test_ready_made_classes_find_what_they_are_for() -> None:
-    """Each on a host that has it."""
     host = make_host(
         "/dev/kvm",
         "/dev/fuse",

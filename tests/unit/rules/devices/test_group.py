@@ -88,7 +88,6 @@ def test_everything_that_a_class_says_must_be_true() -> None:
 
 
 def test_a_node_stays_with_the_class_that_comes_first() -> None:
-    """Both are named."""
     classes = [make_class("a.com/one", sysfs_class="misc"), make_class("a.com/two", nodes=["/dev/x"])]
     found = plan_classes(classes, make_host(make_node("/dev/x", sysfs_class="misc")))
     assert len(found[ResourceName("a.com/one")].devices) == 1
@@ -98,7 +97,6 @@ def test_a_node_stays_with_the_class_that_comes_first() -> None:
 
 
 def test_extra_nodes_must_be_there_unless_a_pattern_names_them() -> None:
-    """A pattern gives what there is."""
     one = make_class(nodes=["/dev/x"], extra_nodes=["/dev/ctl", "/dev/rdma_c[m]"])
     assert list_extra_nodes(one, make_host("/dev/rdma_cm", "/dev/x")) == ("/dev/rdma_cm",)
     assert list_missing_extras(one, make_host(missing=("/dev/ctl", "/dev/other"))) == ("/dev/ctl",)
@@ -135,7 +133,6 @@ def test_ids_of_two_resources_are_never_the_same() -> None:
 
 
 def test_a_number_is_what_a_name_ends_in() -> None:
-    """Nothing of the directory."""
     assert split_number("/dev/x12") == ("/dev/x", 12)
     assert split_number("/dev/3/x") == ("/dev/3/x", None)
     assert sort_key("/dev/x") < sort_key("/dev/x0")

@@ -23,12 +23,10 @@ def test_a_device_is_healthy_again_after_as_many_clean_looks_as_a_gpu() -> None:
 
 
 def test_at_first_sight_a_device_is_healthy() -> None:
-    """Nothing was ever against it."""
     assert judge(None, [], is_there=True, clean_looks=5).standing is Standing.HEALTHY
 
 
 def test_a_device_that_is_not_there_is_gone_and_comes_back_by_clean_looks() -> None:
-    """Whatever else is said of it."""
     gone = judge(Judged(standing=Standing.HEALTHY), ["hot"], is_there=False, clean_looks=2)
     assert gone.standing is Standing.GONE
     assert judge(gone, [], is_there=True, clean_looks=2).standing is Standing.UNHEALTHY
@@ -71,5 +69,4 @@ def test_a_command_is_told_the_node() -> None:
 
 
 def test_a_device_that_went_is_named_with_who_has_it() -> None:
-    """Everybody who has."""
     assert describe_gone(DEVICE, ["a/b", "c/d"]).startswith("/dev/x is gone while a/b and c/d has it")

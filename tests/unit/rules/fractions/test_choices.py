@@ -147,7 +147,6 @@ def test_a_choice_is_written_as_the_originals_do() -> None:
 
 
 def test_a_pod_without_a_choice_has_no_node() -> None:
-    """Which is how it is told from one that has."""
     assert [read_chosen_node(profile, {}) for profile in (CoresProfile(), CountedProfile())] == ["", ""]
 
 

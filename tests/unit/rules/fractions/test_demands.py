@@ -49,7 +49,6 @@ def test_every_container_has_its_turn_and_its_number() -> None:
     ],
 )
 def test_shares_say_how_large_they_are(limits: Mapping[str, str], demand: Demand) -> None:
-    """By the limits beside them."""
     found = read_demand(BOTH, make(limits))
     assert found is not None
     assert (found.profile, [each.demand for each in found.containers]) == ("hami", [demand])
@@ -76,7 +75,6 @@ def test_nothing_is_asked_for_with_nothing(limits: Mapping[str, str]) -> None:
 def test_what_can_never_be_is_refused_by_container_key_and_remedy(
     limits: Mapping[str, str], key: str, reason: str
 ) -> None:
-    """Whatever the nodes have."""
     with pytest.raises(RequestInvalid) as caught:
         read_demand(BOTH, make(limits))
     assert caught.value.resource == key
@@ -84,7 +82,6 @@ def test_what_can_never_be_is_refused_by_container_key_and_remedy(
 
 
 def test_two_kinds_of_names_are_refused() -> None:
-    """A node goes by one."""
     with pytest.raises(RequestInvalid) as caught:
         read_demand(BOTH, make({CORE: "100"}, {SHARE: "1"}))
     assert caught.value.resource == f"{CORE} and {SHARE}"

@@ -62,6 +62,5 @@ def test_what_cannot_be_divided_has_no_name() -> None:
 
 
 def test_a_pod_without_uid_is_told_by_its_name() -> None:
-    """Rather than not at all."""
     usage = measure(tabulate(bind(1, "a", uid="")), make_inventory(), sample(run(10)), {}, {})
     assert [pod.key for pod in describe_use(usage, make_inventory())] == ["ml/a"]

@@ -42,7 +42,6 @@ def test_capacity_alone_is_gpus_of_equal_size() -> None:
 
 
 def test_a_single_gpu_has_no_group() -> None:
-    """The tree is the GPU itself."""
     found = read(core="100", memory="8")
     assert found is not None
     assert found.space.tree == Tree(position=0)
@@ -50,7 +49,6 @@ def test_a_single_gpu_has_no_group() -> None:
 
 @pytest.mark.parametrize(("core", "memory"), [("", ""), ("", "8"), ("0", "8"), ("99", "8")])
 def test_a_node_without_a_whole_gpu_gives_nothing_out(core: str, memory: str) -> None:
-    """Most nodes of a cluster."""
     assert read(core=core, memory=memory) is None
 
 
@@ -63,7 +61,6 @@ def test_a_node_without_a_whole_gpu_gives_nothing_out(core: str, memory: str) ->
     ],
 )
 def test_a_capacity_that_makes_no_sense_is_told(capacity: dict[str, str], key: str, reason: str) -> None:
-    """Rather than taken for none."""
     with pytest.raises(PublicationUnreadable) as caught:
         read(None, **capacity)
     assert caught.value.key == key
@@ -110,7 +107,6 @@ def test_registered_gpus_come_in_the_order_of_their_indexes() -> None:
     ],
 )
 def test_a_registration_that_makes_no_sense_is_told(text: str, reason: str) -> None:
-    """By its annotation."""
     with pytest.raises(PublicationUnreadable) as caught:
         read({REGISTERED: text})
     assert caught.value.key == REGISTERED

@@ -70,7 +70,6 @@ def test_an_init_container_is_known_by_another_of_its_pod(
 
 
 def test_a_profile_without_memory_pairs_nothing() -> None:
-    """There is one resource then."""
     assert find(Records(listed=LISTED), memory=None).memory == ()
 
 

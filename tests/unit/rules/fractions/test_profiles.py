@@ -18,7 +18,6 @@ def test_defaults_are_the_names_that_clusters_use() -> None:
 
 
 def test_what_is_configured_is_what_counts() -> None:
-    """Of each kind of names."""
     settings = FractionsSettings(core_resource="a.b/core", block_mib=512, share_resource="a.b/share", shares_per_gpu=4)
     assert plan_profile(settings) == CoresProfile(core=ResourceName("a.b/core"), block_bytes=512 << 20)
     hami = FractionsSettings(profile="hami", share_resource="a.b/share", shares_per_gpu=4)

@@ -59,7 +59,6 @@ def test_what_is_written_is_read(published: Published) -> None:
 
 
 def test_models_are_found_by_gpu() -> None:
-    """For wishes by model."""
     assert publish(six()).models == {gpu_uuid(index): MODEL for index in range(6)}
 
 

@@ -53,7 +53,6 @@ def test_cores_and_blocks_that_can_be_asked_for(cores: int, blocks: int, expecte
     ],
 )
 def test_odd_combinations_are_refused_with_key_value_and_remedy(cores: int, blocks: int, key: str, reason: str) -> None:
-    """One without the other, none, less than none, too much."""
     with pytest.raises(RequestInvalid) as caught:
         read_counts(CORES, cores, blocks, LARGEST)
     assert caught.value.resource == key

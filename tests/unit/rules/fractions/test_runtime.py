@@ -25,7 +25,6 @@ OFF = RuntimeState(kind=RuntimeKind.CONTAINERD, version="1.7.20", config_file="/
     ids=["not-looked-yet", "none-found", "on", "silent", "does-not-answer", "through-the-shim"],
 )
 def test_only_a_runtimes_own_no_counts(state: RuntimeState | None) -> None:
-    """What is not known keeps no GPU from anybody."""
     assert explain_no_cdi(state) == ""
 
 

@@ -35,7 +35,6 @@ def affected(*writes: Write, gpu: Gpu = GPU) -> Sequence[str]:
 
 
 def test_an_instance_takes_its_devices_away_and_no_others() -> None:
-    """What is made takes nothing."""
     assert affected(Write(kind=WriteKind.CREATE), Write(kind=WriteKind.CREATE_COMPUTE, instance=8)) == ()
     assert affected(Write(kind=WriteKind.DESTROY, instance=8)) == (mig_uuid(0, 1),)
     assert affected(Write(kind=WriteKind.DESTROY_COMPUTE, instance=9, compute=0)) == (mig_uuid(0, 2),)
@@ -43,7 +42,6 @@ def test_an_instance_takes_its_devices_away_and_no_others() -> None:
 
 
 def test_the_mode_takes_all_of_the_gpu_away() -> None:
-    """And so does a reset."""
     for kind in (WriteKind.MODE_ON, WriteKind.MODE_OFF, WriteKind.RESET):
         assert affected(Write(kind=kind)) == ALL
     assert affected(Write(kind=WriteKind.MODE_ON), gpu=make_gpu(1)) == (make_gpu(1).uuid,)

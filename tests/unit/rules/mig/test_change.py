@@ -42,7 +42,6 @@ def test_progress_is_what_was_written_down() -> None:
 
 
 def test_a_call_that_was_written_down_by_itself_is_read() -> None:
-    """As an agent before this one did."""
     alone = Step(name="write", at_seconds=2.0, payload='{"kind":"destroy","instance":3}')
     assert read_progress(change(begin_step(INTENT, 1.0), alone)).writes == (Write(kind=WriteKind.DESTROY, instance=3),)
 

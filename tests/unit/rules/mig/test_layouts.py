@@ -163,7 +163,6 @@ ENTRY = HEAD + "    - devices: all\n      mig-enabled: true\n"
     ],
 )
 def test_a_fault_is_told_with_file_line_key_and_remedy(text: str, problem: str) -> None:
-    """And what has it is not used."""
     read = read_layouts(text, "f")
     assert [str(one) for one in read.problems] == [problem]
     assert "a" not in read.layouts

@@ -74,7 +74,6 @@ def test_what_was_made_is_not_made_again() -> None:
 
 
 def test_a_device_that_somebody_divided_is_told() -> None:
-    """It is no longer what was made."""
     made = cut(H100, "2g.20gb")
     (instance,) = made.instances
     parts = (ComputeInstance(id=0, slices=1), ComputeInstance(id=1, slices=1))
@@ -94,7 +93,6 @@ def test_a_device_that_somebody_divided_is_told() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(partitions: GpuPartitions, profile: str, start: int, reason: str) -> None:
-    """Before anything changes, with the reason."""
     with pytest.raises(LayoutInfeasible, match=reason):
         plan_making(request_for(profile, start), partitions, is_own=False)
 
@@ -113,7 +111,6 @@ def _is_free(partitions: GpuPartitions, slot: int) -> bool:
 
 
 def test_an_instance_of_unknown_place_leaves_no_room() -> None:
-    """Where it lies nobody can say."""
     (instance,) = cut(H100, "1g.10gb").instances
     with pytest.raises(LayoutInfeasible, match="no room"):
         plan_making(request_for("3g.40gb", 4), replace(EMPTY, instances=(replace(instance, start=None),)), is_own=False)
@@ -166,6 +163,5 @@ def test_the_journal_says_how_far_it_is() -> None:
 
 @pytest.mark.parametrize("steps", [(), (Step(name="begin", at_seconds=0.0, payload="{"),)])
 def test_a_holding_of_a_later_version_is_not_guessed_at(steps: tuple[Step, ...]) -> None:
-    """It says which change it is."""
     with pytest.raises(ChangeUnreadable, match="change 7 of GPU-0"):
         read_holding(Change(number=7, owner=OWNER, gpu=GPU, steps=steps))

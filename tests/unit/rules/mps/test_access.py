@@ -82,6 +82,5 @@ def test_a_share_is_fit_when_its_daemon_is_ready() -> None:
 
 
 def test_those_in_trouble_are_told_apart() -> None:
-    """One that waits is in none."""
     state = MpsState(daemons=(daemon_of(A, MpsPhase.BROKEN), daemon_of(B, MpsPhase.WAITING)))
     assert [one.name for one in state.list_troubled()] == [A]

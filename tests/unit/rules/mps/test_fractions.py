@@ -50,7 +50,6 @@ def test_each_gpu_with_such_parts_has_a_daemon() -> None:
 
 
 def test_who_goes_through_the_daemon_and_who_does_not() -> None:
-    """By GPU."""
     some, other = held(1), make_bound(2, (2,), part(0, 10, 1))
     table = table_of(some, other)
     assert (list(list_clients(table, A)), list(list_others(table, A))) == ([some], [other])
@@ -108,7 +107,6 @@ def state_of(
     ],
 )
 def test_a_container_waits_until_its_daemon_is_ready_for_it(state: MpsState | None, said: str) -> None:
-    """And says for what."""
     found = explain_fraction_daemon(A, state, LIMITS)
     assert found.startswith(said)
     assert bool(found) == bool(said)

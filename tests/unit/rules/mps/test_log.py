@@ -41,7 +41,6 @@ def test_a_question_leaves_no_news(text: str) -> None:
     ],
 )
 def test_all_else_is_news(text: str, is_order: bool) -> None:
-    """And who else tells the daemon what to do is seen by it."""
     news = find_news([HEAD + "NEW UI", HEAD + text], OWN)
     assert news == (HEAD + text,)
     assert has_orders(news) is is_order

@@ -104,10 +104,8 @@ def test_a_look_asks_for_servers_and_limits_at_once() -> None:
 
 
 def test_process_ids_are_read_and_nothing_else() -> None:
-    """One a line."""
     assert read_pids(["12", " 13 ", "", "no server", "²"]) == (12, 13)
 
 
 def test_it_ends_when_its_clients_have_or_by_a_deadline() -> None:
-    """Either way it is the daemon that ends them."""
     assert render_quit(5) == "quit -t 5"

@@ -75,7 +75,6 @@ def test_a_wish_says_why() -> None:
 
 
 def test_what_a_person_sets_counts_more_than_rules() -> None:
-    """For the one GPU that it was set for."""
     assert doors(plan(rule("fractions", "all"), overrides={gpu_uuid(1): AllocationMode.WHOLE})) == [
         "fractions",
         "whole",

@@ -17,10 +17,12 @@ from nodeagent.config.sections.sharing import (
     SharingSettings,
     TimeSlicing,
 )
+from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.ids import DeviceId, GpuUuid
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.rules.offer.devices import PluginDevice, ResourcePlan
-from nodeagent.rules.offer.resources import plan_offer, plan_resources
+from nodeagent.rules.offer.resources import list_free, plan_offer, plan_resources
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, mig_uuid
 
 Layout = dict[str, int]
@@ -323,3 +325,12 @@ def test_a_gpu_without_uuid_is_not_offered_and_the_reason_says_so() -> None:
 def test_no_gpu_is_no_resource() -> None:
     """A node without GPUs offers nothing, and that is no problem."""
     assert ResourcePlan() == plan()
+
+
+def test_what_is_held_or_sick_is_not_free() -> None:
+    """Nor what the kubelet does not know."""
+    devices = tuple(AdvertisedDevice(id=DeviceId(name), healthy=name != "sick") for name in ("free", "held", "sick"))
+    known = AdvertisedResource(name=ResourceName("a"), socket="s", registered=True, devices=devices)
+    away = replace(known, registered=False, devices=(AdvertisedDevice(id=DeviceId("away"), healthy=True),))
+    held = Allocation(number=1, resource=ResourceName("a"), devices=(DeviceId("held"),), since_seconds=0.0)
+    assert list_free(PluginState(resources=(known, away)), [held]) == {"free"}

@@ -71,7 +71,6 @@ def test_several_whole_gpus_out_of_what_is_broken() -> None:
 
 
 def test_a_gpu_in_no_group_goes_before_a_pair_is_broken() -> None:
-    """It is a group of one: the pair stays for somebody who needs both."""
     node = make_inventory(make_sized(3), lambda _, right: (PathKind.BRIDGE if right < 2 else PathKind.NODE, 0))
     assert indexes(account(node), whole(1)) == [2]
 

@@ -48,7 +48,6 @@ def test_who_has_a_claim_stands_beside_who_got_a_device_otherwise() -> None:
 
 
 def test_without_claims_all_is_as_it_was() -> None:
-    """Also where nothing is known yet."""
     assert join_claims(None, None, None) is None
     table = AllocationTable(allocations=(ONE,))
     assert join_claims(table, ReadyClaims(), None) is table

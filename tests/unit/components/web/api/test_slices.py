@@ -20,7 +20,6 @@ def test_a_node_that_serves_no_claims_has_no_such_part() -> None:
 
 
 def test_how_slices_stand_is_shown() -> None:
-    """In the words of the command."""
     html = render(SLICES)
     assert "8 devices of gpu.nvidia.com in 1 slice of pool node-1, generation 2" in html
     assert "none" in html
@@ -40,7 +39,6 @@ def test_devices_that_pods_are_kept_from_are_named() -> None:
 
 
 def test_what_was_written_is_told_as_it_is() -> None:
-    """With how it stands."""
     content = SliceContent()
     assert record_slices(SLICES, [content]) == SlicesRecord(published=SLICES, slices=(content,))
     assert record_slices(None, ()) == SlicesRecord()

@@ -85,7 +85,6 @@ def test_what_is_written_down_counts_before_what_was_measured() -> None:
 
 
 def test_the_list_of_parts_has_their_use() -> None:
-    """Before anything was measured too: who has what is known then."""
     (first, _, third) = record_fractions(TABLE, None, USAGE).bound
     assert [one.cores_used for one in first.used] == [12]
     assert [one.cores_used for one in third.used] == [None]
@@ -145,7 +144,6 @@ def test_a_gpu_with_parts_is_in_use() -> None:
 
 @pytest.mark.parametrize(("name", "gpus"), [("a", 2), ("b", 1)])
 def test_the_page_of_a_pod_has_its_parts(name: str, gpus: int) -> None:
-    """Of every GPU, and no other pod's."""
     page = render_pod_page("ml", name, PageView(make_state(), {}, ()))
     assert page.status == 200
     assert page.sections["verdict"].count("GPU ") == gpus
@@ -154,7 +152,6 @@ def test_the_page_of_a_pod_has_its_parts(name: str, gpus: int) -> None:
 
 
 def test_the_page_of_a_gpu_has_its_parts() -> None:
-    """And says that nobody has any, where nobody has."""
     for table, said in ((TABLE, "Who has parts of GPUs"), (FractionTable(), "Nobody: free, in parts.")):
         view = PageView(make_state(table, None), {}, ())
         page = render_path(f"/gpus/{make_uuid(0)}", view)

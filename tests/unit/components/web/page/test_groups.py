@@ -47,7 +47,6 @@ def make_state(count: int) -> StateRecord:
 
 
 def test_one_group_for_each_kind_in_the_order_of_the_first() -> None:
-    """Since when is that of the oldest."""
     groups = group_conditions((*conditions(2), *conditions(1, "other", since=5.0), *conditions(1, since=1.0)))
     assert [(group.first.code, len(group.members), group.since_seconds) for group in groups] == [
         ("allocations-differ", 3, 1.0),

@@ -24,16 +24,22 @@ from nodeagent.components.web.api.stream import (
     parse_query,
     render_event,
 )
+from nodeagent.components.web.page.condition import DEFINITIONS
+from nodeagent.components.web.page.details import is_page, render_path
 from nodeagent.components.web.page.gpus import describe_vacancy, render_gpus
+from nodeagent.components.web.page.markup import condition_path
+from nodeagent.components.web.page.overview import render_document
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory, Mig
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, DeviceUuid, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, OfferSummary, PluginState
 from nodeagent.model.telemetry import GpuSample, NodeSample
-from tests.support.nodes import make_reader
+from tests.support.nodes import make_reader, make_view
 from tests.support.samples import make_gpu, make_inventory, make_mig, make_uuid
+from tests.support.texts.html import Page
 
 HOSTILE = "<script>alert(1)</script>\"'&\n\x1b[2J"
 IDENTITY = Identity(
@@ -137,7 +143,6 @@ def test_a_gpu_that_mig_left_without_a_device_is_not_free() -> None:
 
 
 def offer(*devices: str, registered: bool = True) -> PluginState:
-    """What the kubelet may hand out."""
     listed = tuple(AdvertisedDevice(id=DeviceId(device), healthy=True) for device in devices)
     resource = AdvertisedResource(name=ResourceName("a"), socket="s", registered=registered, devices=listed)
     return PluginState(resources=(resource,), account=OfferSummary(gpus=1, devices_offered=len(devices)))
@@ -288,3 +293,44 @@ def test_the_index_names_every_call_once() -> None:
     """The list of calls is for people; a call listed twice would be a lie about one of them."""
     calls = [endpoint.call for endpoint in INDEX.calls]
     assert len(calls) == len(set(calls))
+
+
+def test_every_condition_has_a_page_whether_it_is_so_or_not() -> None:
+    """An alert may link to any code for good; the page is whole and says what to do."""
+    view = replace(make_view(), state=replace(make_view().state, conditions=()))
+    for definition in CATALOGUE:
+        path = condition_path(definition.code)
+        assert is_page(path)
+        page = render_path(path, view)
+        assert page is not None
+        document = Page(render_document(page, "1"))
+        assert document.find_faults() == []
+        assert definition.title in document.text
+        assert "it is not so now" in document.text
+
+
+def test_an_active_condition_is_shown_with_its_details() -> None:
+    """What is so now stands above what the code means in general, with its own detail and age."""
+    state = make_view().state
+    active = replace(state.conditions[0], code="gpu-lost")
+    view = replace(make_view(), state=replace(state, conditions=(active,)))
+    page = render_path(condition_path(active.code), view)
+    assert page is not None
+    text = Page(render_document(page, "1")).text
+    assert active.detail in text
+    assert "it is not so now" not in text
+
+
+def test_a_condition_names_what_hides_it() -> None:
+    """Where one follows from another, the page leads there."""
+    code = next(code for code, one in DEFINITIONS.items() if one.depends_on)
+    page = render_path(condition_path(code), make_view())
+    assert page is not None
+    links = {one["href"] for one in Page(render_document(page, "1")).all("a")}
+    assert {condition_path(parent) for parent in DEFINITIONS[code].depends_on} <= links
+
+
+def test_a_code_that_there_is_not_has_no_page() -> None:
+    """A typing error is a problem document, not an empty page."""
+    assert not is_page("/conditions/no-such")
+    assert render_path("/conditions/no-such", make_view()) is None

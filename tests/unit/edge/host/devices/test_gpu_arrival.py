@@ -70,7 +70,6 @@ def start_waiting(listener: socket.socket, place: Path, *, seconds: str = "0.01"
 
 
 def ask(listener: socket.socket, request: bytes) -> bytes:
-    """All that is answered."""
     with socket.create_connection(listener.getsockname()) as connection:
         connection.settimeout(30)
         connection.sendall(request)

@@ -52,7 +52,6 @@ def test_module_on_its_way_is_not_loaded(host: HostTree) -> None:
 
 
 def test_hidden_sys_is_made_up_for_by_proc(host: HostTree) -> None:
-    """Where /sys is not mounted, /proc still tells."""
     host.write("proc/modules", "nvidia 11563008 31 nvidia_uvm, Live 0x0 (OE)\nnouveau 1 0 - Unloading 0x0\n")
     status = read_module_status(host.sys, host.proc)
     assert (status.loaded, status.nouveau_loaded) == (True, False)
@@ -102,7 +101,6 @@ def test_silent_driver_means_its_defaults() -> None:
 
 
 def test_nvswitches_are_counted(host: HostTree) -> None:
-    """One entry each."""
     assert read_nvswitch_count(host.proc) == 0
     for name in ("0", "1"):
         (host.proc / "driver/nvidia-nvswitch/devices" / name).mkdir(parents=True)

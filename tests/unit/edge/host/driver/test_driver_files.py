@@ -129,8 +129,6 @@ def test_a_name_that_no_file_should_have_is_a_problem(driver: DriverTree) -> Non
 
 
 def test_a_library_that_vanishes_is_a_problem_of_its_own(driver: DriverTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are found all the same."""
-
     def vanish(path: Path) -> None:
         if path.name.startswith("libcuda"):
             raise FileNotFoundError(2, "No such file or directory")

@@ -1,7 +1,6 @@
 """The host's ports with their work in a thread."""
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -13,13 +12,6 @@ from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, HostStuck
 from nodeagent.model.driver import NodeRepair
 from tests.unit.edge.host.tree import HostTree
-
-
-@pytest.fixture
-async def worker() -> AsyncIterator[WorkerThread]:
-    worker = WorkerThread("test")
-    yield worker
-    worker.close()
 
 
 def build_markers(directory: Path, worker: WorkerThread) -> MarkerDirectory:

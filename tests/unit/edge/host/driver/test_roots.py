@@ -77,7 +77,6 @@ def test_links_cannot_climb_out_of_the_root(host: HostTree) -> None:
 
 
 def test_circle_of_links_ends(host: HostTree) -> None:
-    """A link to itself is no file."""
     host.link("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1")
     assert find_library(host.root) is None
 
@@ -136,7 +135,6 @@ def test_upgraded_library_shows_in_the_link_beside_the_loaded_one(host: HostTree
 
 
 def test_no_library_has_no_version() -> None:
-    """Nothing found, nothing known."""
     assert parse_library_version(None) == ""
 
 

@@ -73,7 +73,6 @@ def test_missing_directory_is_named_with_its_remedy(tmp_path: Path) -> None:
 
 
 def test_directory_in_place_of_the_file_stays(tmp_path: Path) -> None:
-    """A directory is never replaced by a file."""
     (tmp_path / "state").mkdir()
     with pytest.raises(FileNotWritten, match="remove the directory"):
         write_atomically(tmp_path / "state", b"")
@@ -96,7 +95,6 @@ def test_stale_temporaries_of_an_absent_directory_are_an_error(tmp_path: Path) -
 
 
 def test_sync_of_an_absent_directory_is_an_error(tmp_path: Path) -> None:
-    """There is nothing to make durable."""
     with pytest.raises(FileNotFoundError):
         sync_directory(tmp_path / "absent")
 

@@ -29,7 +29,6 @@ def test_changes_are_kept_over_lives(tmp_path: Path) -> None:
 
 
 def test_nothing_is_noted_where_nothing_was_changed(tmp_path: Path) -> None:
-    """No file is made for it."""
     with open_audit(tmp_path):
         pass
     assert (read_audit(tmp_path), list(tmp_path.iterdir())) == ((), [])

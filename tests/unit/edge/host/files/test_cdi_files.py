@@ -1,6 +1,5 @@
 """The directories of specifications on a real file system."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -8,24 +7,14 @@ import anyio
 import pytest
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.host.driver.driver_files import DriverFileFinder
 from nodeagent.edge.host.errors import FileNotWritten, HostStuck
 from nodeagent.edge.host.files.cdi_files import HostDriverFiles, SpecFiles
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from tests.support.files.driver_tree import VERSION, DriverTree
+from tests.support.threads import StuckThread
 
 T = TypeVar("T")
-
-
-class StuckThread(WorkerThread):
-    """A file system that never answers."""
-
-    async def run(
-        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
-    ) -> T:
-        await anyio.lowlevel.checkpoint()
-        raise ThreadStuck(self.name, what, timeout_seconds)
 
 
 def make_files(tmp_path: Path) -> SpecFiles:

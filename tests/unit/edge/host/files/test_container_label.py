@@ -34,7 +34,6 @@ class Labels:
 
 @pytest.fixture
 def labels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Labels:
-    """A node with SELinux."""
     made = Labels()
     monkeypatch.setattr(os, "setxattr", made.set)
     monkeypatch.setattr(container_label, "ENFORCE", tmp_path / "enforce")

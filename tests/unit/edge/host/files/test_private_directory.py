@@ -76,7 +76,6 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """It is no directory, and nobody knows whose it is."""
     (tmp_path / "own").write_text("")
     with pytest.raises(DirectoryNotPrivate, match="no directory"):
         make(tmp_path / "own")

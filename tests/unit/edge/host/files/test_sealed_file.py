@@ -17,7 +17,6 @@ def file(tmp_path: Path) -> SealedFile:
 
 
 def test_what_was_written_is_read(file: SealedFile) -> None:
-    """Whatever bytes they are, and the newest."""
     for body in (b"", b"first", b"\x00\xff\n" * 1000):
         file.write(body)
         assert file.read() == Unsealed(body=body)

@@ -68,7 +68,6 @@ async def test_failed_write_is_an_answer(tmp_path: Path, proc: Path) -> None:
 
 
 async def test_discarded_file_is_moved_aside(store: SealedStore) -> None:
-    """And the answer says where."""
     await store.write(b"body")
     assert "state.json.aside.1" in await store.discard("it is no use")
 

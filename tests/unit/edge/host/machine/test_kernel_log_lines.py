@@ -117,7 +117,6 @@ def test_driver_line_is_understood(text: str, expected: DriverLine | None) -> No
 @pytest.mark.long
 @given(st.text(max_size=200))
 def test_any_text_is_a_line_or_none(text: str) -> None:
-    """No line from anyone can raise."""
     for head in ("", "NVRM: Xid (PCI:0000:1b:00", "NVRM: Xid (", "nvidia-nvswitch0: SXid (", "NVRM: GPU "):
         parse_driver_line(head + text)
 
@@ -164,11 +163,9 @@ def test_escaped_bytes_are_restored() -> None:
     [b"", b"x", b";text", b"6,1;text", b"6,x,2,-;text", b"6,-1,2,-;t", b"6,1,,-;t", b"6," + b"9" * 5000 + b",1;t"],
 )
 def test_malformed_record_is_none(raw: bytes) -> None:
-    """What is no record is none, whatever it is."""
     assert parse_record(raw) is None
 
 
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_record_or_none(raw: bytes) -> None:
-    """No bytes can raise."""
     parse_record(raw)

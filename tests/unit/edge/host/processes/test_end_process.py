@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,21 +11,11 @@ import anyio.lowlevel
 import pytest
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.core.errors import ThreadStuck
 from nodeagent.edge.host.errors import HostStuck, ProcessNotEnded
 from nodeagent.edge.host.processes.end_process import HostProcessEnding
+from tests.support.threads import StuckThread
 
 T = TypeVar("T")
-
-
-class StuckThread(WorkerThread):
-    """A file system that never answers."""
-
-    async def run(
-        self, call: Callable[[], T], *, timeout_seconds: float, what: str, patience_seconds: float = 0.0
-    ) -> T:
-        await anyio.lowlevel.checkpoint()
-        raise ThreadStuck(self.name, what, timeout_seconds)
 
 
 UID = "0f3c2b1a-1111-2222-3333-444455556666"

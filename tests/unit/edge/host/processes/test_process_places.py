@@ -14,7 +14,6 @@ CONTAINER = "c" * 64
 
 
 def put_process(proc: Path, pid: int, cgroup: str) -> None:
-    """A process with this control group."""
     (proc / str(pid)).mkdir(exist_ok=True)
     (proc / str(pid) / "cgroup").write_text(cgroup)
 

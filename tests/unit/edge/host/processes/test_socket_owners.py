@@ -59,7 +59,6 @@ def test_ones_own_port_is_found() -> None:
 
 
 def test_root_and_oneself_are_believed() -> None:
-    """And nobody else."""
     assert is_trusted(0)
     assert is_trusted(os.geteuid())
     assert not is_trusted(STRANGER)

@@ -102,7 +102,6 @@ def test_where_containers_are_not_seen_nothing_is_forgotten(path: Path, monkeypa
 
 
 def test_what_the_disk_refuses_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of the file."""
     put(path, 0, 1, 100)
     monkeypatch.setattr(usage_file, "read_living", lambda: frozenset({Living(9, 9)}))
 

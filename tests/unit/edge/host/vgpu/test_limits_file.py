@@ -154,7 +154,6 @@ def test_file_of_another_size_or_kind_is_left_alone(tmp_path: Path) -> None:
     ],
 )
 def test_limit_that_cannot_be_said_is_refused(device: DeviceLimit) -> None:
-    """Before anything is written."""
     with pytest.raises(ValueError):
         render_limits(Limits((device,)))
 

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
 
 def fill(*processes: dict[str, Any], **header: int) -> bytes:
-    """A file as the library would have filled it."""
     head = USAGE_HEADER.unpack(render_head()) | {"high_water": len(processes)} | header
     slots = b""
     for process in processes:
@@ -96,7 +95,6 @@ def test_processes_are_read_with_what_they_use() -> None:
     ],
 )
 def test_what_cannot_be_true_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
-    """And nothing of the file is believed."""
     path = tmp_path / "usage"
     path.write_bytes(content)
     with pytest.raises(VgpuFileInvalid, match=reason):

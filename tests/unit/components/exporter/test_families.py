@@ -1,0 +1,141 @@
+"""What pods wait for, as metrics; the parsers of prometheus-client are the judge."""
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodeagent.components.exporter.exposition import (
+    OPENMETRICS_END,
+    join_openmetrics,
+    render_exposition,
+    render_families,
+)
+from nodeagent.components.exporter.families.admission import build_admission_families, build_claim_families
+from nodeagent.components.exporter.families.gpus import build_mig_families, build_mps_families
+from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.journal import PreparedClaim
+from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
+from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.slices import PublishedSlices
+from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.mps import daemon_of
+from tests.support.texts.exposition import read_text
+from tests.unit.components.exporter.builders import find_value
+
+FACTS = AdmissionFacts(
+    calls=(
+        CallFacts(
+            method="Allocate",
+            resource="nvidia.com/gpu",
+            outcome="ok",
+            durations=Distribution(bounds=(0.001, 1.0), counts=(3, 1, 2), sum=12.5),
+        ),
+    ),
+    journal_writes=7,
+    journal_failures=1,
+    journal_syncs=Distribution(bounds=(0.001,), counts=(5, 0), sum=0.0025),
+)
+
+
+def test_buckets_count_everything_up_to_their_bound() -> None:
+    """Read by Prometheus' own parser, each bucket holds those below it, and the last all."""
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(render_exposition(build_admission_families(FACTS)).decode())
+    }
+    calls = families["nodeagent_kubelet_call_seconds"]
+    assert calls.type == "histogram"
+    assert {sample.labels["le"]: sample.value for sample in calls.samples if sample.name.endswith("_bucket")} == {
+        "0.001": 3,
+        "1.0": 4,
+        "+Inf": 6,
+    }
+    rest = {sample.name: sample for sample in calls.samples if not sample.name.endswith("_bucket")}
+    assert rest["nodeagent_kubelet_call_seconds_count"].value == 6
+    assert rest["nodeagent_kubelet_call_seconds_sum"].value == 12.5
+    assert rest["nodeagent_kubelet_call_seconds_sum"].labels == {
+        "call": "Allocate",
+        "resource": "nvidia.com/gpu",
+        "result": "ok",
+    }
+    assert families["nodeagent_journal_writes"].samples[0].value == 7
+    assert families["nodeagent_journal_failures"].samples[0].value == 1
+
+
+def test_openmetrics_has_them_as_histograms_too() -> None:
+    """The stricter parser takes buckets, sums and counts without complaint."""
+    text = (join_openmetrics(render_families(build_admission_families(FACTS))) + OPENMETRICS_END).decode()
+    parsed = parse_openmetrics(text)  # type: ignore[no-untyped-call]  # the library has no types for it
+    kinds = {family.name: family.type for family in parsed}
+    assert kinds["nodeagent_kubelet_call_seconds"] == kinds["nodeagent_journal_sync_seconds"] == "histogram"
+    assert kinds["nodeagent_journal_writes"] == "counter"
+
+
+def test_a_question_never_asked_has_no_series() -> None:
+    """Absence is not zero: without calls there is no such family."""
+    quiet = AdmissionFacts(calls=(), journal_writes=0, journal_failures=0, journal_syncs=FACTS.journal_syncs)
+    assert b"kubelet_call" not in render_exposition(build_admission_families(quiet))
+
+
+SLICES = PublishedSlices(driver="d", pool="n", generation=7, slices=2, devices=9, tainted=("gpu-0",))
+
+
+def claim(uid: str, *, is_ready: bool) -> PreparedClaim:
+    return PreparedClaim(uid=uid, namespace="ns", name=uid, devices=(), since_seconds=0.0, is_ready=is_ready)
+
+
+def test_claims_are_counted_by_state_and_slices_by_pool() -> None:
+    book = ReadyClaims(claims={uid: claim(uid, is_ready=uid != "c") for uid in "abc"})
+    claims, *told = build_claim_families(book, SLICES)
+    assert [(dict(labels), value) for labels, value in claims.samples] == [
+        ({"state": "ready"}, 2),
+        ({"state": "making"}, 1),
+    ]
+    assert {family.name: value for family in told for _, value in family.samples} == {
+        "nodeagent_slices": 2,
+        "nodeagent_slices_generation": 7,
+        "nodeagent_slices_written": 1,
+        "nodeagent_slice_devices": 9,
+        "nodeagent_slice_devices_tainted": 1,
+    }
+    assert all(dict(labels) == {"driver": "d", "pool": "n"} for family in told for labels, _ in family.samples)
+
+
+def test_slices_that_could_not_be_written_are_told() -> None:
+    """As a number, so that an alert can be made of it."""
+    broken = PublishedSlices(driver="d", pool="n", problem="forbidden")
+    written = next(one for one in build_claim_families(None, broken) if one.name == "nodeagent_slices_written")
+    assert [value for _, value in written.samples] == [0]
+
+
+def test_a_node_that_serves_no_claims_has_no_series() -> None:
+    assert all(not family.samples for family in build_claim_families(ReadyClaims(), None))
+
+
+def test_a_layout_and_its_change_are_shown() -> None:
+    """With what each GPU is cut into; a whole GPU has no series of devices."""
+    change = GpuChange(gpu=gpu_uuid(1), index=1, wanted="MIG off", doing="waits", done=3)
+    state = MigState(layout="lab", origin="me", standing="pending", changes=(change,))
+    inventory = Inventory(generation=1, gpus=(make_gpu(0, mig=["1g.10gb", "1g.10gb", "3g.40gb"]), make_gpu(1)))
+    asked, changing, devices = build_mig_families(state, inventory)
+    assert [(dict(labels), value) for labels, value in asked.samples] == [({"layout": "lab", "standing": "pending"}, 1)]
+    assert [(dict(labels)["wanted"], value) for labels, value in changing.samples] == [("MIG off", 3)]
+    assert [(dict(labels)["profile"], value) for labels, value in devices.samples] == [("1g.10gb", 2), ("3g.40gb", 1)]
+
+
+def test_nothing_asked_for_is_nothing_shown() -> None:
+    assert all(not family.samples for family in build_mig_families(MigState(), None))
+
+
+def test_each_daemon_says_whether_it_is_ready_and_who_works() -> None:
+    """Without daemons there is no series."""
+    clients = (MpsClient(pid=1), MpsClient(pid=2))
+    state = MpsState(daemons=(daemon_of(gpu_uuid(0), clients=clients), daemon_of(gpu_uuid(1), MpsPhase.BROKEN)))
+    series = read_text(render_exposition(build_mps_families(state)).decode())
+    first, second = ({"daemon": str(gpu_uuid(index)), "owner": "nvidia.com/gpu"} for index in range(2))
+    assert find_value(series, "nodeagent_mps_daemon_ready", **first) == 1
+    assert find_value(series, "nodeagent_mps_daemon_ready", **second) == 0
+    assert find_value(series, "nodeagent_mps_clients", **first) == 2
+    assert find_value(series, "nodeagent_mps_daemon_starts_total", **second) == 1
+    assert not any(family.samples for family in build_mps_families(MpsState()))

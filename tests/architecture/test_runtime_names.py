@@ -20,6 +20,7 @@ ALLOWED = {
     "model/runtimes/": "the records, a file each",
     "config/sections/containers.py": "the words of `runtime.kind`; a type cannot be computed",
     "config/imports/gpu_operator.py": "settings of another program, by its names",
+    "config/imports/gpu_manager.py": "options of another program, by their names",
     "cli/commands/outputs.py": "help says whose program is started on the side",
     "edge/container_runtime/cri.py": "containerd's configuration in its answer",
     "edge/container_runtime/config_files.py": "what a missing import does to containerd",

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from msgspec import field
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.nvidia import DOMAIN, LABEL_PREFIX
 from nodeagent.model.values import Value
 
@@ -83,7 +84,7 @@ class ClusterLink(Value, frozen=True):
 
 
 class NodeEvent(Value, frozen=True):
-    """A Kubernetes event about the node, shown by `kubectl describe node`."""
+    """A Kubernetes event about the node, shown by `kubectl describe node`; or about a pod of the node."""
 
     reason: str
     """In CamelCase; people filter by the reason."""
@@ -91,6 +92,8 @@ class NodeEvent(Value, frozen=True):
     warning: bool = True
     about: str = ""
     """The subject of the event: events of the same kind about several subjects are counted apart."""
+    pod: PodIdentity | None = None
+    """The pod of an event about a pod."""
 
 
 class ApiCall(Value, frozen=True):

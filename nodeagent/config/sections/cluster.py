@@ -180,8 +180,8 @@ class KubernetesSettings(Section):
         (),
         "pods of this node to delete that were refused for a resource of the agent, have a controller and have never"
         " run: `failed` are those given up by the kubelet (UnexpectedAdmissionError), `pending` those whose container"
-        " was refused at its start",
-        "the right to delete pods is more than a node needs; waits for a restart where it comes for the first time",
+        " was refused at its start; needs the right to delete pods, deploy/rbac-refused-pods.yaml",
+        "a node needs no such right for its own work; waits for a restart where it comes for the first time",
         reload=True,
         makes_part=bool,
     )

@@ -66,7 +66,7 @@ class ClusterWiring:
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
         if not self._live.now.kubernetes.delete_refused_pods:
             return (labeler, cluster, requests)
-        refused = ComponentSpec("refused_pods", self._build_refused_pods, stop_stage=STOP_STAGE)
+        refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)
         return (labeler, cluster, requests, refused)
 
     @property

@@ -107,7 +107,9 @@ async def test_a_container_that_has_started_is_seen(tmp_path: Path, key: str, st
     """Init containers count too."""
     name = "first" if key.startswith("init") else "main"
     async with open_pods(tmp_path) as (server, pods):
-        add(server, make_pod("a", **{key: [{"name": name, **status}]}))
+        document = make_pod("a")
+        document["status"][key] = [{"name": name, **status}]
+        add(server, document)
         assert (await read(pods))["a"].has_run
 
 

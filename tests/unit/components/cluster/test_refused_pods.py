@@ -15,12 +15,13 @@ from nodeagent.components.cluster.refused_pods import (
     forget_old,
     plan_deletions,
 )
+from nodeagent.config.sections.cluster import RefusedPhase
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.unstarted_pods import UnstartedContainer, UnstartedPod
 
 GPU, CORE, CARD = "nvidia.com/gpu", "tencent.com/vcuda-core", "example.com/card"
 SERVED = (GPU, CORE)
-BOTH = ("failed", "pending")
+BOTH: tuple[RefusedPhase, ...] = ("failed", "pending")
 UNAVAILABLE = "Allocate failed due to requested number of devices unavailable for {}. Requested: 1, Available: 0"
 CALL = "Allocate failed due to rpc error: code = Unknown desc = it is broken, which is unexpected"
 AT_START = "device plugin PreStartContainer rpc failed with err: rpc error: code = Unavailable desc = no room"
@@ -47,7 +48,7 @@ def make_pending(name: str = "p", *, asks: tuple[str, ...] = (CORE,), waiting: s
     return make_failed(name, phase="Pending", reason="", message="", containers=containers)
 
 
-def is_refused(pod: UnstartedPod, wanted: Any = BOTH) -> bool:
+def is_refused(pod: UnstartedPod, wanted: tuple[RefusedPhase, ...] = BOTH) -> bool:
     return bool(find_refusals([pod], SERVED, wanted))
 
 
@@ -62,9 +63,9 @@ def names(refusals: tuple[Refusal, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(("pod", "word"), [(make_failed(), "failed"), (make_pending(), "pending")])
-def test_each_kind_of_refusal_counts_by_its_own_word(pod: UnstartedPod, word: str) -> None:
+def test_each_kind_of_refusal_counts_by_its_own_word(pod: UnstartedPod, word: RefusedPhase) -> None:
     """The kubelet's words are the reason."""
-    (refusal,) = find_refusals([pod], SERVED, (word,)).values()  # type: ignore[arg-type]  # one of the two
+    (refusal,) = find_refusals([pod], SERVED, (word,)).values()
     assert (refusal.pod, refusal.is_final) == (pod, word == "failed")
     assert refusal.reason == (UNAVAILABLE.format(GPU) if word == "failed" else AT_START)
     (other,) = {*BOTH} - {word}
@@ -160,8 +161,7 @@ def test_deletions_are_limited_and_the_others_are_named() -> None:
     refusals = refuse(*(make_failed(name) for name in "abcdefgh"))
     past = forget_old(Past(), refusals, 50)
     plan = plan_deletions(refusals, past, 300, 2, 50)
-    assert (names(plan.due), names(plan.left)) == (["a", "b"], list("cdefgh"))
-    assert plan.wait_seconds is None, "the next look follows the deletions"
+    assert (names(plan.due), names(plan.left), plan.wait_seconds) == (["a", "b"], list("cdefgh"), None)
     for each, at in zip(plan.due, (50, 60), strict=True):
         past = past.note_answer(each, is_deleted=True, now_seconds=at)
     plan = plan_deletions(refusals, past, 300, 2, 100)
@@ -171,7 +171,7 @@ def test_deletions_are_limited_and_the_others_are_named() -> None:
     assert told.endswith("and 1 more")
     assert "more" not in describe_left(plan.left[:1], past, 2).removeprefix("2 pods deleted in 10 minutes, more")
     past = forget_old(past, refusals, 50 + PERIOD_SECONDS)
-    assert past.deleted == (60,)
+    assert list(past.deleted) == [60]
     assert names(plan_deletions(refusals, past, 300, 2, 50 + PERIOD_SECONDS).due) == ["c"]
 
 

@@ -129,3 +129,36 @@ class PodLabelTable(Value, frozen=True):
     """State: the labels of all pods on the node, while `metrics.pod_labels` asks for them."""
 
     pods: tuple[PodLabels, ...] = ()
+
+
+class UnstartedContainer(Value, frozen=True):
+    """A container, or an init container, of such a pod."""
+
+    name: str
+    resources: frozenset[str] = frozenset()
+    """The names of the limits."""
+    waiting: str = ""
+    """The kubelet's message about a container that waits."""
+    has_run: bool = False
+
+
+class UnstartedPod(Value, frozen=True):
+    """A pod in neither of the phases `Running` and `Succeeded`."""
+
+    pod: PodIdentity
+    version: str
+    phase: str
+    reason: str = ""
+    message: str = ""
+    controller: str = ""
+    """The kind of the controlling owner; empty without a controller."""
+    is_static: bool = False
+    """Whether the pod mirrors a file of the node."""
+    is_going: bool = False
+    """Whether the pod is being deleted."""
+    containers: tuple[UnstartedContainer, ...] = ()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a container of the pod has started."""
+        return any(each.has_run for each in self.containers)

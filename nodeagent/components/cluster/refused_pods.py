@@ -13,8 +13,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from nodeagent.config.sections.cluster import RefusedPhase
-from nodeagent.model.cluster import NodeEvent
-from nodeagent.model.unstarted_pods import UnstartedPod
+from nodeagent.model.cluster import NodeEvent, UnstartedPod
 from nodeagent.model.values import Value
 
 EVENT_REASON: Final = "RefusedPodDeleted"
@@ -58,7 +57,7 @@ class Attempt(Value, frozen=True):
     """Why there was no answer, or another than expected."""
 
 
-class Past(Value, frozen=True):
+class DeletionHistory(Value, frozen=True):
     """What was seen and done, as far as it counts for a decision; pods by uid."""
 
     since: Mapping[str, float] = field(default_factory=dict)
@@ -67,17 +66,17 @@ class Past(Value, frozen=True):
     deleted: tuple[float, ...] = ()
     """When pods were deleted."""
 
-    def note_answer(self, refusal: Refusal, *, is_deleted: bool, now_seconds: float) -> "Past":
-        """The past after a deletion, or after the answer that the pod is gone or has changed."""
+    def note_answer(self, refusal: Refusal, *, is_deleted: bool, now_seconds: float) -> "DeletionHistory":
+        """The history after a deletion, or after the answer that the pod is gone or has changed."""
         after = self._note(refusal, Attempt(version=refusal.pod.version))
         return replace(after, deleted=(*self.deleted, now_seconds)) if is_deleted else after
 
-    def note_trouble(self, refusal: Refusal, trouble: str, now_seconds: float) -> "Past":
-        """The past after a failed request."""
+    def note_trouble(self, refusal: Refusal, trouble: str, now_seconds: float) -> "DeletionHistory":
+        """The history after a failed request."""
         again_at = now_seconds + AGAIN_SECONDS
         return self._note(refusal, Attempt(version=refusal.pod.version, again_at=again_at, trouble=trouble))
 
-    def _note(self, refusal: Refusal, attempt: Attempt) -> "Past":
+    def _note(self, refusal: Refusal, attempt: Attempt) -> "DeletionHistory":
         return replace(self, attempts={**self.attempts, refusal.pod.pod.uid: attempt})
 
 
@@ -97,32 +96,36 @@ def find_refusals(
     return {uid: refusal for uid, refusal in found if refusal is not None}
 
 
-def forget_old(past: Past, refusals: Mapping[str, Refusal], now_seconds: float) -> Past:
-    """The past of the present refusals alone, and the deletions of the period."""
-    return Past(
-        since={uid: past.since.get(uid, now_seconds) for uid in refusals},
-        attempts={uid: attempt for uid, attempt in past.attempts.items() if uid in refusals},
-        deleted=tuple(each for each in past.deleted if now_seconds - each < PERIOD_SECONDS),
+def forget_old(history: DeletionHistory, refusals: Mapping[str, Refusal], now_seconds: float) -> DeletionHistory:
+    """The history of the present refusals alone, and the deletions of the period."""
+    return DeletionHistory(
+        since={uid: history.since.get(uid, now_seconds) for uid in refusals},
+        attempts={uid: attempt for uid, attempt in history.attempts.items() if uid in refusals},
+        deleted=tuple(each for each in history.deleted if now_seconds - each < PERIOD_SECONDS),
     )
 
 
 def plan_deletions(
-    refusals: Mapping[str, Refusal], past: Past, wait_seconds: float, deletions_max: int, now_seconds: float
+    refusals: Mapping[str, Refusal],
+    history: DeletionHistory,
+    wait_seconds: float,
+    deletions_max: int,
+    now_seconds: float,
 ) -> DeletionPlan:
-    """The plan by a past without old entries: the longest refused pods first."""
-    ripe_at = {uid: _find_ripe_at(uid, each, past, wait_seconds) for uid, each in refusals.items()}
-    ripe = sorted((uid for uid, at in ripe_at.items() if at <= now_seconds), key=past.since.__getitem__)
-    room = max(deletions_max - len(past.deleted), 0)
+    """The plan by a history without old entries: the longest refused pods first."""
+    ripe_at = {uid: _find_ripe_at(uid, each, history, wait_seconds) for uid, each in refusals.items()}
+    ripe = sorted((uid for uid, at in ripe_at.items() if at <= now_seconds), key=history.since.__getitem__)
+    room = max(deletions_max - len(history.deleted), 0)
     due, left = ([refusals[uid] for uid in uids] for uids in (ripe[:room], ripe[room:]))
     later = [at - now_seconds for at in ripe_at.values() if now_seconds < at < math.inf]
-    if left and past.deleted:
-        later.append(past.deleted[0] + PERIOD_SECONDS - now_seconds)
+    if left and history.deleted:
+        later.append(history.deleted[0] + PERIOD_SECONDS - now_seconds)
     return DeletionPlan(due=tuple(due), left=tuple(left), wait_seconds=min(later, default=None))
 
 
-def describe_left(left: Sequence[Refusal], past: Past, deletions_max: int) -> str:
+def describe_left(left: Sequence[Refusal], history: DeletionHistory, deletions_max: int) -> str:
     """The detail of the condition: failed requests, and the pods beyond the limit with their refusals."""
-    parts = [each.trouble for each in past.attempts.values() if each.trouble][:_NAMED]
+    parts = [each.trouble for each in history.attempts.values() if each.trouble][:_NAMED]
     if left:
         pods = ", ".join(f"{each.pod.pod.describe()} ({each.reason})" for each in left[:_NAMED])
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
@@ -131,9 +134,9 @@ def describe_left(left: Sequence[Refusal], past: Past, deletions_max: int) -> st
     return "; ".join(parts)
 
 
-def _find_ripe_at(uid: str, refusal: Refusal, past: Past, wait_seconds: float) -> float:
-    at = past.since[uid] + (0.0 if refusal.is_final else wait_seconds)
-    attempt = past.attempts.get(uid)
+def _find_ripe_at(uid: str, refusal: Refusal, history: DeletionHistory, wait_seconds: float) -> float:
+    at = history.since[uid] + (0.0 if refusal.is_final else wait_seconds)
+    attempt = history.attempts.get(uid)
     if attempt is None or attempt.version != refusal.pod.version:
         return at
     return max(at, attempt.again_at)

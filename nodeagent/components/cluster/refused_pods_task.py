@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.cluster.refused_pods import (
-    Past,
+    DeletionHistory,
     Refusal,
     describe_left,
     find_refusals,
@@ -57,7 +57,7 @@ class RefusedPods:
         self._node, self._pods = node, pods
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._table: UnstartedPodTable = {}
-        self._past = Past()
+        self._history = DeletionHistory()
         self._waker = Waker()
         self._log = get_logger(component=self.name)
 
@@ -101,27 +101,27 @@ class RefusedPods:
                 return None
             served = {str(each.name) for each in plugin.resources}
             refusals = find_refusals(self._table.values(), served, settings.delete_refused_pods)
-            self._past = forget_old(self._past, refusals, now)
+            self._history = forget_old(self._history, refusals, now)
             deletions_max = settings.refused_pods_max
-            plan = plan_deletions(refusals, self._past, settings.refused_pod_wait_seconds, deletions_max, now)
+            plan = plan_deletions(refusals, self._history, settings.refused_pod_wait_seconds, deletions_max, now)
             if not plan.due:
-                self._conditions.show(LEFT, describe_left(plan.left, self._past, deletions_max))
+                self._conditions.show(LEFT, describe_left(plan.left, self._history, deletions_max))
                 return plan.wait_seconds
             # The table may change while a request is under way: one pod for each look.
             await self._delete(node, plan.due[0])
 
     async def _delete(self, node: ClusterNode, refusal: Refusal) -> None:
         seen = refusal.pod
-        if self._live.now.kubernetes.events and seen.pod.uid not in self._past.attempts:
+        if self._live.now.kubernetes.events and seen.pod.uid not in self._history.attempts:
             await self._tell(node, refusal)
         try:
             is_deleted = await self._pods.delete(seen)
         except NodeagentError as error:
             self._log.warning("refused_pod_not_deleted", pod=seen.pod.describe(), reason=str(error))
-            self._past = self._past.note_trouble(refusal, str(error), self._clock.monotonic())
+            self._history = self._history.note_trouble(refusal, str(error), self._clock.monotonic())
             return
         now = self._clock.monotonic()
-        self._past = self._past.note_answer(refusal, is_deleted=is_deleted, now_seconds=now)
+        self._history = self._history.note_answer(refusal, is_deleted=is_deleted, now_seconds=now)
         if not is_deleted:
             self._log.info("refused_pod_changed", pod=seen.pod.describe(), uid=seen.pod.uid)
             return

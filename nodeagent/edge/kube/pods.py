@@ -13,8 +13,7 @@ from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiConflict, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import PodLabels, PodLabelTable
-from nodeagent.model.unstarted_pods import UnstartedContainer, UnstartedPod
+from nodeagent.model.cluster import PodLabels, PodLabelTable, UnstartedContainer, UnstartedPod
 
 PODS = "/api/v1/pods"
 UnstartedPodTable: TypeAlias = Mapping[str, UnstartedPod]

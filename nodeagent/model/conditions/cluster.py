@@ -81,8 +81,8 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         code="refused-pods-left",
         severity="warning",
         title="pods that this node refuses are not deleted",
-        remedy="mend what the detail names: where the node refuses one pod after the other, see `nodeagent status` and"
-        " `nodeagent events`, and keep pods away with `kubectl cordon` meanwhile",
+        remedy="mend what the detail names; where the node refuses one pod after the other, keep pods away with"
+        " `kubectl cordon` meanwhile",
         show_after_seconds=5.0,
         depends_on=("api-unreachable",),
     ),

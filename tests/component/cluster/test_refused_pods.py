@@ -20,12 +20,12 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubeUnstartedPods, UnstartedPodTable
+from nodeagent.model.cluster import UnstartedPod
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, RefusedPodDeleted
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdvertisedResource, PluginState
-from nodeagent.model.unstarted_pods import UnstartedPod
 from tests.component.cluster.harness import GONE, settle
 from tests.component.edge_kube.harness import open_client
 from tests.component.edge_kube.test_unstarted_pods import add, make_pod

@@ -15,7 +15,7 @@ from nodeagent.core.log.audit import DONE, Change, keeping
 from nodeagent.edge.kube.errors import ApiBusy, ApiForbidden, ApiUnreachable
 from nodeagent.edge.kube.pods import KubeUnstartedPods
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.unstarted_pods import UnstartedContainer, UnstartedPod
+from nodeagent.model.cluster import UnstartedContainer, UnstartedPod
 from tests.component.edge_kube.harness import open_client, take
 from tests.fakes.apiserver import NODE, FakeApiServer
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.components.cluster.refused_pods import (
     AGAIN_SECONDS,
     PERIOD_SECONDS,
-    Past,
+    DeletionHistory,
     Refusal,
     describe_left,
     find_refusals,
@@ -17,7 +17,7 @@ from nodeagent.components.cluster.refused_pods import (
 )
 from nodeagent.config.sections.cluster import RefusedPhase
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.unstarted_pods import UnstartedContainer, UnstartedPod
+from nodeagent.model.cluster import UnstartedContainer, UnstartedPod
 
 GPU, CORE, CARD = "nvidia.com/gpu", "tencent.com/vcuda-core", "example.com/card"
 SERVED = (GPU, CORE)
@@ -130,55 +130,55 @@ def test_only_the_refused_container_counts_at_its_start() -> None:
 def test_a_pending_pod_has_its_time_and_a_failed_one_goes_at_once() -> None:
     """The time runs from the first look that saw the refusal; a refusal that is over begins anew."""
     refusals = refuse(make_failed(), make_pending())
-    past = forget_old(Past(), refusals, 100)
-    plan = plan_deletions(refusals, past, 300, 10, 100)
+    history = forget_old(DeletionHistory(), refusals, 100)
+    plan = plan_deletions(refusals, history, 300, 10, 100)
     assert (names(plan.due), plan.left, plan.wait_seconds) == (["a"], (), 300)
-    past = forget_old(past, refusals, 399)
-    assert plan_deletions(refusals, past, 300, 10, 399).wait_seconds == 1
-    plan = plan_deletions(refusals, past, 300, 10, 400)
+    history = forget_old(history, refusals, 399)
+    assert plan_deletions(refusals, history, 300, 10, 399).wait_seconds == 1
+    plan = plan_deletions(refusals, history, 300, 10, 400)
     assert (names(plan.due), plan.wait_seconds) == (["a", "p"], None)
-    past = forget_old(forget_old(past, {}, 400), refusals, 401)
-    assert names(plan_deletions(refusals, past, 300, 10, 402).due) == ["a"]
+    history = forget_old(forget_old(history, {}, 400), refusals, 401)
+    assert names(plan_deletions(refusals, history, 300, 10, 402).due) == ["a"]
 
 
 def test_an_answer_counts_for_the_version_and_a_trouble_for_a_while() -> None:
     """A pod that changed is looked at again; a failed request is repeated later, and told meanwhile."""
     refusals = refuse(make_failed())
-    past = forget_old(Past(), refusals, 0).note_answer(refusals["uid-a"], is_deleted=False, now_seconds=0)
-    assert plan_deletions(refusals, past, 300, 10, 1) == plan_deletions({}, past, 300, 10, 1)
+    history = forget_old(DeletionHistory(), refusals, 0).note_answer(refusals["uid-a"], is_deleted=False, now_seconds=0)
+    assert plan_deletions(refusals, history, 300, 10, 1) == plan_deletions({}, history, 300, 10, 1)
     newer = refuse(make_failed(version="8"))
-    assert names(plan_deletions(newer, past, 300, 10, 1).due) == ["a"]
-    past = past.note_trouble(newer["uid-a"], "no answer", 1)
-    assert describe_left((), past, 10) == "no answer"
-    plan = plan_deletions(newer, past, 300, 10, 2)
+    assert names(plan_deletions(newer, history, 300, 10, 1).due) == ["a"]
+    history = history.note_trouble(newer["uid-a"], "no answer", 1)
+    assert describe_left((), history, 10) == "no answer"
+    plan = plan_deletions(newer, history, 300, 10, 2)
     assert (plan.due, plan.wait_seconds) == ((), AGAIN_SECONDS - 1)
-    assert names(plan_deletions(newer, past, 300, 10, 1 + AGAIN_SECONDS).due) == ["a"]
-    assert forget_old(past, {}, 2) == Past()
+    assert names(plan_deletions(newer, history, 300, 10, 1 + AGAIN_SECONDS).due) == ["a"]
+    assert forget_old(history, {}, 2) == DeletionHistory()
 
 
 def test_deletions_are_limited_and_the_others_are_named() -> None:
     """The longest refused go first; there is room again once the first deletion is a period ago."""
     refusals = refuse(*(make_failed(name) for name in "abcdefgh"))
-    past = forget_old(Past(), refusals, 50)
-    plan = plan_deletions(refusals, past, 300, 2, 50)
+    history = forget_old(DeletionHistory(), refusals, 50)
+    plan = plan_deletions(refusals, history, 300, 2, 50)
     assert (names(plan.due), names(plan.left), plan.wait_seconds) == (["a", "b"], list("cdefgh"), None)
     for each, at in zip(plan.due, (50, 60), strict=True):
-        past = past.note_answer(each, is_deleted=True, now_seconds=at)
-    plan = plan_deletions(refusals, past, 300, 2, 100)
+        history = history.note_answer(each, is_deleted=True, now_seconds=at)
+    plan = plan_deletions(refusals, history, 300, 2, 100)
     assert (plan.due, names(plan.left), plan.wait_seconds) == ((), list("cdefgh"), PERIOD_SECONDS - 50)
-    told = describe_left(plan.left, past, 2)
+    told = describe_left(plan.left, history, 2)
     assert told.startswith("2 pods deleted in 10 minutes, more wait (kubernetes.refused_pods_max): ml/c (Allocate")
     assert told.endswith("and 1 more")
-    assert "more" not in describe_left(plan.left[:1], past, 2).removeprefix("2 pods deleted in 10 minutes, more")
-    past = forget_old(past, refusals, 50 + PERIOD_SECONDS)
-    assert list(past.deleted) == [60]
-    assert names(plan_deletions(refusals, past, 300, 2, 50 + PERIOD_SECONDS).due) == ["c"]
+    assert "more" not in describe_left(plan.left[:1], history, 2).removeprefix("2 pods deleted in 10 minutes, more")
+    history = forget_old(history, refusals, 50 + PERIOD_SECONDS)
+    assert list(history.deleted) == [60]
+    assert names(plan_deletions(refusals, history, 300, 2, 50 + PERIOD_SECONDS).due) == ["c"]
 
 
 def test_a_lowered_limit_leaves_no_room_below_nothing() -> None:
     refusals = refuse(make_failed())
-    past = replace(forget_old(Past(), refusals, 0), deleted=(0.0, 0.0, 0.0))
-    plan = plan_deletions(refusals, past, 300, 1, 1)
+    history = replace(forget_old(DeletionHistory(), refusals, 0), deleted=(0.0, 0.0, 0.0))
+    plan = plan_deletions(refusals, history, 300, 1, 1)
     assert (plan.due, names(plan.left)) == ((), ["a"])
 
 

@@ -18,7 +18,6 @@ from nodeagent.cli.cluster.watching import Judged, WatchedCluster
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.schema import Settings
-from nodeagent.core.clock import Clock, SystemClock
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.shutdown import ExitWatchdog, Shutdown
 from nodeagent.core.log.lines import configure_logging, get_logger, report_repeats
@@ -49,8 +48,8 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
 class Publisher:
     """Writes the condition of each DaemonSet of agents."""
 
-    def __init__(self, cluster: WatchedCluster, clock: Clock, rng: Random, *, expects_conditions: bool) -> None:
-        self._cluster, self._clock, self._expects_conditions = cluster, clock, expects_conditions
+    def __init__(self, cluster: WatchedCluster, rng: Random, *, expects_conditions: bool) -> None:
+        self._cluster, self._expects_conditions = cluster, expects_conditions
         self._backoff = Backoff(_RETRY, rng)
         self._wanted: dict[str, tuple[str, float]] = {}
         """The wanted status of each DaemonSet by uid, and since when."""
@@ -75,7 +74,7 @@ class Publisher:
         return min(delays, default=math.inf)
 
     async def _bring(self, judged: Judged) -> float:
-        now = self._clock.monotonic()
+        now = anyio.current_time()
         daemon_set, wanted = judged.daemon_set, render_condition(judged.readiness)
         status, since = self._wanted.get(daemon_set.uid, ("", now))
         if status != wanted.status:
@@ -123,7 +122,7 @@ async def _run(arguments: argparse.Namespace, settings: Settings, credentials: C
             expects = settings.kubernetes.node_condition
             tasks.start_soon(cluster.follow, name="cluster")
             _log.info("publishing_started", expects_conditions=expects)
-            await Publisher(cluster, SystemClock(), spread, expects_conditions=expects).run()
+            await Publisher(cluster, spread, expects_conditions=expects).run()
     _log.info("publishing_stopped")
 
 

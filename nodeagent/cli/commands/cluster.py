@@ -59,8 +59,8 @@ CLUSTER = Command(
             runs="nodeagent.cli.cluster.publish:run",
             exits=(ExitCode.STOP_OVERRAN,),
             description=(
-                "Runs until SIGTERM; the chart runs it with clusterStatus.enabled. It watches what `cluster status` reads\n"
-                "and writes when the answer changes, for `kubectl wait --for=condition=nodeagent.io/Ready`."
+                "Runs until SIGTERM; the chart runs it with clusterStatus.enabled. It watches what `cluster status`\n"
+                "reads and writes when the answer changes, for `kubectl wait --for=condition=nodeagent.io/Ready`."
             ),
             arguments=_REACHING,
             examples=(Example("nodeagent cluster publish", "as its Deployment does"),),

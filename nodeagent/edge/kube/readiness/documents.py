@@ -30,7 +30,7 @@ class _Owner(Struct, frozen=True):
 
 class _Metadata(Struct, frozen=True, rename="camel"):
     name: str
-    uid: str
+    uid: str = ""
     namespace: str = ""
     resource_version: str = ""
     generation: int = 0

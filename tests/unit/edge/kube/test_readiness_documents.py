@@ -93,7 +93,8 @@ def test_a_pod_waits_for_the_node_it_was_made_for() -> None:
     terms = {"nodeSelectorTerms": [{"matchExpressions": []}, {"matchFields": fields}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     assert parse_agent_pod(encode(render_pod({}, affinity=affinity))).node == "n"
-    for other in ({}, {"nodeAffinity": {}}, {"podAffinity": {}}):
+    others: tuple[Json, ...] = ({}, {"nodeAffinity": {}}, {"podAffinity": {}})
+    for other in others:
         assert parse_agent_pod(encode(render_pod({}, affinity=other))).node == ""
 
 

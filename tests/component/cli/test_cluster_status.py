@@ -41,7 +41,7 @@ def put_daemon_set(server: FakeFleet, desired: int, namespace: str = "gpu", **me
 
 
 def put_agent(server: FakeFleet, node: str, *, ready: bool = True) -> None:
-    metadata = {"namespace": "gpu", "uid": f"pod-{node}", "labels": LABELS}
+    metadata: Json = {"namespace": "gpu", "uid": f"pod-{node}", "labels": LABELS}
     metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "nodeagent", "uid": "d"}]
     spec = {"nodeName": node, "containers": [{"image": "nodeagent:1.2"}]}
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}

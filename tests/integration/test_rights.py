@@ -327,7 +327,7 @@ def count_dispatched(api_server: Cluster) -> int:
 
 
 def test_pods_fit_the_pod_security_that_their_namespace_needs(callers: Callers) -> None:
-    """Those off the nodes fit the strictest level; the agent's needs the level that the manifests give its namespace."""
+    """Those off the nodes fit the strictest level, and the agent's the level that the manifests give its namespace."""
     admin = callers.admin
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
     admin.post(

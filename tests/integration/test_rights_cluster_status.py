@@ -1,4 +1,4 @@
-"""What the shipped rights and policy let the program write that publishes the cluster's readiness, on the real server."""
+"""What the shipped rights and policy let the publisher of the cluster's readiness write, on the real API server."""
 
 from functools import partial
 

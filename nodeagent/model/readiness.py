@@ -62,7 +62,7 @@ class FleetNode(Value, frozen=True):
 
     name: str
     has_gpus: bool = False
-    """Whether a label says that the node has NVIDIA GPUs."""
+    """Whether a label says that the node has GPUs."""
     model: str = ""
     """The model of the node's GPUs, by label."""
     is_kubelet_ready: bool = False

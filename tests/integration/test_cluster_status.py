@@ -20,7 +20,7 @@ CONDITION = "nodeagent.io/Ready"
 DAEMON_SET = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/nodeagent"
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 PAUSE = "nvidia.com/gpu.deploy.device-plugin"
-UNWELL = 1
+NOT_READY = 7
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_person_waits_for_the_whole_cluster_by_one_object(deployment: Deployme
         assert broken["message"].startswith(f"1 of 1 node is not ready: {NODE_NAME}: Paused: {PAUSE}")
         with pytest.raises(CommandFailed, match=f"{NODE_NAME} +Paused +kubectl --namespace {NAMESPACE} exec") as failed:
             ask(deployment)
-        assert failed.value.status == UNWELL
+        assert failed.value.status == NOT_READY
     finally:
         node.api.patch(NODE, {"metadata": {"labels": {PAUSE: None}}})
     ask(deployment, "--wait", "90s", "--namespace", NAMESPACE)

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
         )
     record = ClusterRecord(ready=is_ready(found), daemon_sets=tuple(found))
     write_table(arguments, streams, record, tabulate_unready(found), tuple(_describe_all(found)))
-    return ExitCode.OK if record.ready else ExitCode.UNWELL
+    return ExitCode.OK if record.ready else ExitCode.NOT_READY
 
 
 def is_ready(found: Sequence[Readiness]) -> bool:

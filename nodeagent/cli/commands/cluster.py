@@ -29,11 +29,11 @@ CLUSTER = Command(
             "status",
             "whether every node's agent and GPUs are ready, and else which are not, why, and what to do",
             runs="nodeagent.cli.cluster.status:run",
-            exits=(ExitCode.UNWELL, ExitCode.UNREACHABLE),
+            exits=(ExitCode.NOT_READY, ExitCode.UNREACHABLE),
             description=(
                 "Asks the API server, and no agent: DaemonSets, pods of agents, and the condition nvidia.com/GPUReady\n"
                 "of each node with an agent. Ready nodes are counted, by version and by GPU model.\n"
-                "Exit code 1: a node is not ready, or an update is under way; 4: no DaemonSet or no API server."
+                "Exit code 7: a node is not ready, or an update is under way; 4: no DaemonSet or no API server."
             ),
             arguments=(
                 *_REACHING,

@@ -261,7 +261,7 @@ async def test_the_command_names_nodes_reasons_and_remedies(tmp_path: Path, monk
         server.put_node("control-plane")
         code, out, _ = await ask(server, tmp_path)
         head, *rows = out.splitlines()
-        assert (code, head.split()) == (1, ["NODE", "REASON", "REMEDY", "MESSAGE"])
+        assert (code, head.split()) == (7, ["NODE", "REASON", "REMEDY", "MESSAGE"])
         remedy = "kubectl --namespace gpu exec nodeagent-b -- nodeagent status"
         assert rows[0] == f"b     DriverMissing  {remedy}  DriverMissing it is"
         assert rows[1].startswith("d     AgentNotReady  kubectl --namespace gpu describe pod nodeagent-d")
@@ -271,7 +271,7 @@ async def test_the_command_names_nodes_reasons_and_remedies(tmp_path: Path, monk
             "  ready by GPU model: NVIDIA-H100: 3",
         ]
         code, out, _ = await ask(server, tmp_path, "-o", "name", "--namespace", "gpu")
-        assert (code, out) == (1, "b\nd\n")
+        assert (code, out) == (7, "b\nd\n")
         assert server.requests["get nodes"] == 6
         put_cluster(server, "a", "b", "c", "d", "e")
         code, out, _ = await ask(server, tmp_path, "--json")
@@ -299,10 +299,10 @@ async def test_every_kind_of_readiness_is_told(tmp_path: Path) -> None:
         assert "  ready, with some unhealthy GPUs: a" in out
         put_daemon_set(server, 3)
         code, out, _ = await ask(server, tmp_path)
-        assert code == 1
+        assert code == 7
         assert "  without an agent: 1" in out
         code, out, _ = await ask(server, tmp_path, "--set", "kubernetes.node_condition=false", "--wait", "0.1")
-        assert code == 1
+        assert code == 7
 
 
 async def test_a_cluster_that_cannot_be_asked_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.generators.api_page import render_api_page
 from tests.generators.chart import (
     render_chart_permissions,
     render_claim_permissions,
+    render_cluster_status_permissions,
     render_extender_permissions,
     render_flow_control,
     render_fraction_permissions,
@@ -55,6 +56,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/templates/rbac-fractions.yaml": render_fraction_permissions,
     "deploy/chart/templates/rbac-refused-pods.yaml": render_refused_pod_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
+    "deploy/chart/templates/rbac-cluster-status.yaml": render_cluster_status_permissions,
     "deploy/chart/templates/flow-control.yaml": render_flow_control,
     "deploy/chart/templates/runtimeclass.yaml": render_runtime_class,
     "deploy/chart/files/alerts.yaml": render_chart_alerts,

@@ -100,6 +100,7 @@ def test_values_reach_the_agent_over_what_the_pod_decides(tmp_path: Path) -> Non
         ("resources.request.memory=1Gi", "request"),
         ("nodeSelectors.gpu=yes", "nodeSelectors"),
         ("deviceClasses.extendedResourceName=gpu", "extendedResourceName"),
+        ("clusterStatus.enable=true", "enable"),
         ("extender.replica=2", "replica"),
         ("extender.replicas=0", "/extender/replicas"),
     ],

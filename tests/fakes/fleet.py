@@ -97,7 +97,7 @@ class FakeFleet(KubeServer):
 
     async def intercept(self, request: web.Request, path: str) -> web.StreamResponse | None:
         parts = path.split("/")
-        kind = next((part for part in ("pods", "leases", "nodes") if part in parts), "")
+        kind = next((part for part in ("pods", "leases", "nodes", "daemonsets") if part in parts), "")
         self.requests[f"{'watch' if is_watch(request) else request.method.lower()} {kind}"] += 1
         if request.method != "GET" and self.refuse:
             return _refuse(self.refuse.pop(0))

@@ -72,6 +72,13 @@ def render_extender_permissions() -> str:
     return _HEAD.format(name=name) + "{{- if .Values.extender.enabled }}\n" + body + "{{- end }}\n"
 
 
+def render_cluster_status_permissions() -> str:
+    """`deploy/chart/templates/rbac-cluster-status.yaml`: only with the published condition."""
+    name = "rbac-cluster-status.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + "{{- if .Values.clusterStatus.enabled }}\n" + body + "{{- end }}\n"
+
+
 def render_flow_control() -> str:
     """`deploy/chart/templates/flow-control.yaml`: unless the cluster's administrator wants none."""
     name = "flow-control.yaml"

@@ -70,6 +70,7 @@ ENDLESS: Final = frozenset(
 """Run until they are stopped: after some seconds they must still be there."""
 
 NO_RUNTIME: Final = "the machine has no container runtime, and the answer says so"
+NO_CLUSTER: Final = "the machine is in no cluster"
 NO_PCI: Final = "fake GPUs are on no PCI bus"
 WELL: Final = "the GPU is well, there is nothing to clear"
 NO_CUTTING: Final = "the agent of the machine cuts no GPUs"
@@ -82,7 +83,11 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent doctor": (6, NO_PCI),
     "nodeagent doctor --bundle report.tar.gz": (6, NO_PCI),
     "nodeagent doctor --gpus simulated:dgx-h100": (1, "it warns of the runtime and the clock of the machine"),
-    "nodeagent extender": (2, "the machine is in no cluster"),
+    "nodeagent cluster publish": (2, NO_CLUSTER),
+    "nodeagent cluster status": (2, NO_CLUSTER),
+    "nodeagent cluster status --wait 10m": (2, NO_CLUSTER),
+    "nodeagent cluster status -o name": (2, NO_CLUSTER),
+    "nodeagent extender": (2, NO_CLUSTER),
     "nodeagent fractions explain ml/train-0": (2, NO_PART),
     "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB": (2, NO_PART),
     "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),

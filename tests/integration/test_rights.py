@@ -375,20 +375,22 @@ def count_dispatched(api_server: Cluster) -> int:
 
 
 def test_pods_fit_the_pod_security_that_their_namespace_needs(callers: Callers) -> None:
-    """The extender's fits the strictest level; the agent's needs the level that the manifests give its namespace."""
+    """Those off the nodes fit the strictest level, and the agent's the level that the manifests give its namespace."""
     admin = callers.admin
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
     admin.post(
         "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "s", "labels": level}}
     )
     agent = pod_of(read_manifest())
-    extender = render_objects("--set", "extender.enabled=true")["Deployment", "nodeagent-extender"]
-    for account in ("nodeagent", "nodeagent-extender"):
+    objects = render_objects("--set", "extender.enabled=true,clusterStatus.enabled=true")
+    others = ("nodeagent-extender", "nodeagent-cluster-status")
+    for account in ("nodeagent", *others):
         document = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
         admin.post("/api/v1/namespaces/s/serviceaccounts", document)
     shipped = read_objects(MANIFEST.read_text())["Namespace", NAMESPACE]["metadata"]["labels"]
     admin.patch(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": shipped}})
-    try_pod(admin, "s", extender["spec"]["template"]["spec"])
+    for name in others:
+        try_pod(admin, "s", objects["Deployment", name]["spec"]["template"]["spec"])
     try_pod(admin, NAMESPACE, agent)
     with pytest.raises(ApiRefused, match='violates PodSecurity "restricted'):
         try_pod(admin, "s", agent)

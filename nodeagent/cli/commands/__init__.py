@@ -1,6 +1,7 @@
 """THE list of commands; `docs/cli.md` is generated from the list."""
 
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.cluster import CLUSTER
 from nodeagent.cli.commands.devices import CLAIMS, DEVICES, FRACTIONS, MPS
 from nodeagent.cli.commands.mig import MIG
 from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, STATUS, TOP
@@ -38,6 +39,7 @@ ROOT = Command(
         RELEASE,
         RESUME,
         EXTENDER,
+        CLUSTER,
         COMPLETION,
         UNINSTALL,
         VERSION,

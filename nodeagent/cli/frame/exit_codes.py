@@ -13,6 +13,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 4
     COMPONENT_FAILED = 5
     CHECK_FAILED = 6
+    NOT_READY = 7
     STOP_OVERRAN = 70
     INTERRUPTED = 130
 
@@ -33,6 +34,7 @@ _MEANINGS = {
     ExitCode.UNREACHABLE: "no agent answers, or what the command needs is missing",
     ExitCode.COMPONENT_FAILED: "a vital part of the agent crashed too often",
     ExitCode.CHECK_FAILED: "`doctor` found something that does not work; 1 if it has only warnings",
+    ExitCode.NOT_READY: "done, and a node of the cluster is not ready",
     ExitCode.STOP_OVERRAN: "the agent did not stop in time and ended itself",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }

@@ -29,21 +29,18 @@ from nodeagent.edge.kube.errors import (
     CredentialsInvalid,
     translate_answer,
 )
-from nodeagent.edge.kube.rate_limit import RateLimit
+from nodeagent.edge.kube.rate_limit import URGENT, RateLimit, parse_retry_after
 from nodeagent.model.cluster import ApiCall
 
 Json = dict[str, Any]
 
 RENEW_SECONDS = 60.0
 """How long a token is used before the source is read again; the kubelet replaces files minutes before the end."""
-RETRY_AFTER_MAX_SECONDS = 300.0
 NO_ANSWER = "none"
 LINE_BYTES_MAX = 16 << 20
 """The longest line of a watch; the API server takes no object a tenth as large."""
 T = TypeVar("T")
 _log = get_logger(component="kube")
-_AT_ONCE = (100.0, 200)
-"""Urgent requests by the second and at a time, for waiting pods: as many as a node can start."""
 _UNNOTED = frozenset({"events", "leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews"})
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
@@ -246,7 +243,7 @@ class KubeClient:
     async def _take_turn(self, attempted: str, *, in_turn: bool = True) -> _Session:
         """A session with fresh credentials, after the wait of the rate limit."""
         settings = self._read_settings()
-        rate = (settings.requests_per_second, settings.burst) if in_turn else _AT_ONCE
+        rate = (settings.requests_per_second, settings.burst) if in_turn else URGENT
         wait = (self._rate if in_turn else self._urgent).reserve(
             anyio.current_time(), per_second=rate[0], burst=rate[1], patience=settings.timeout_seconds
         )
@@ -302,7 +299,7 @@ class KubeClient:
         if response.status < HTTPStatus.MULTIPLE_CHOICES:
             return
         content = await response.read()
-        retry_after = _parse_seconds(response.headers.get("Retry-After", ""))
+        retry_after = parse_retry_after(response.headers.get("Retry-After", ""))
         refused = translate_answer(
             attempted, response.status, content, reason=response.reason, retry_after_seconds=retry_after
         )
@@ -384,7 +381,3 @@ def parse_document(content: bytes) -> Json:
     if not isinstance(document, dict):
         raise ValueError("the answer is no JSON object")  # noqa: TRY004 - translated like any other broken answer
     return document
-
-
-def _parse_seconds(text: str) -> float | None:
-    return min(float(text), RETRY_AFTER_MAX_SECONDS) if text.isascii() and text.isdigit() else None

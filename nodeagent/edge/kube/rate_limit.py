@@ -4,6 +4,11 @@ Owns a bucket of tokens and the end of the pause asked for by the server. Refuse
 """
 
 import math
+from typing import Final
+
+URGENT: Final = (100.0, 200)
+"""Urgent requests by the second and at a time, for waiting pods: as many as a node can start."""
+RETRY_AFTER_MAX_SECONDS: Final = 300.0
 
 
 class RateLimit:
@@ -28,3 +33,8 @@ class RateLimit:
     def hold_back(self, until: float) -> None:
         """Allow no request before the time."""
         self._not_before = max(self._not_before, until)
+
+
+def parse_retry_after(text: str) -> float | None:
+    """The seconds of the header `Retry-After`, within bounds; `None` for a date or nothing."""
+    return min(float(text), RETRY_AFTER_MAX_SECONDS) if text.isascii() and text.isdigit() else None

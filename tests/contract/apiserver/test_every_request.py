@@ -8,11 +8,13 @@ from contextlib import aclosing
 from random import Random
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from nodeagent.cli.doctor.observe import observe_api
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.client import KubeClient
-from nodeagent.edge.kube.errors import NodeMissing
+from nodeagent.edge.kube.errors import ApiConflict, NodeMissing
 from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
 from nodeagent.edge.kube.lease import KubeLease
@@ -20,10 +22,12 @@ from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
 from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
+from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction, NodeCondition, NodeEvent, Taint
+from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, ClusterCondition
 from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool
 from tests.support.wire.api_requests import find_callers, recorded_callers
@@ -32,6 +36,7 @@ from tests.support.wire.api_servers import (
     ApiServerUnderTest,
     OpenApiServer,
     render_claim,
+    render_daemon_set,
     render_node,
     render_pod,
 )
@@ -49,6 +54,7 @@ async def test_every_request_is_answered_as_the_agent_reads_it(open_api_server: 
                 await server.add("nodes", render_node(name))
                 await ask(server, client, name)
             await ask_of_lease(server, client)
+            await ask_of_readiness(server, client)
             await ask_of_rights(server)
         assert seen >= find_callers(), sorted(find_callers() - seen)
 
@@ -194,6 +200,33 @@ async def ask_of_lease(server: ApiServerUnderTest, client: KubeClient) -> None:
     lease = KubeLease(client, NAMESPACE, server.new_name("lease"), SystemClock())
     assert await lease.read() is None
     assert await lease.read() != await lease.write(None, "one", 15)
+
+
+async def ask_of_readiness(server: ApiServerUnderTest, client: KubeClient) -> None:
+    """The condition of the agents' DaemonSet, and what is read for it; another DaemonSet of the name is left alone."""
+    api = ClusterApi(client, NAMESPACE, SystemClock(), Random(), silence_seconds=SILENCE_SECONDS)
+    name, node, pod = (server.new_name(each) for each in ("agents", "node", "pod"))
+    label = {AGENT_LABEL: AGENT_NAME}
+    await server.add("nodes", render_node(node, **{"nvidia.com/gpu.product": "NVIDIA-H100"}))
+    made = await server.add("daemonsets", render_daemon_set(name, **label))
+    await server.add("pods", render_pod(pod, node, **label))
+    (found,) = [each async for page in api.daemon_sets.list() for each in page.items if each.name == name]
+    assert (found.namespace, found.uid, found.desired) == (NAMESPACE, made["metadata"]["uid"], 0)
+    assert [each.node async for page in api.pods.list() for each in page.items if each.name == pod] == [node]
+    models = [each.model async for page in api.nodes.list() for each in page.items if each.name == node]
+    assert models == ["NVIDIA-H100"]
+    broken = ClusterCondition(status="False", reason="NodesNotReady", message="n: DriverStuck: m")
+    written = await api.write_condition(found, broken)
+    change = await take(api.daemon_sets.watch(str(written.version - 1)))
+    assert change.found is not None
+    assert written.condition == change.found.condition == broken
+    mended = await api.write_condition(written, replace(broken, status="True"))
+    assert mended.condition == replace(broken, status="True")
+    try:
+        await api.write_condition(replace(mended, uid="another"), broken)
+    except ApiConflict:
+        return
+    raise AssertionError("the DaemonSet is another one")
 
 
 async def ask_of_rights(server: ApiServerUnderTest) -> None:

@@ -139,6 +139,11 @@ def _prepare_pod(document: Json) -> None:
     document.setdefault("status", {}).setdefault("phase", "Pending")
 
 
+def _prepare_daemon_set(document: Json) -> None:
+    for condition in document.setdefault("status", {}).get("conditions") or ():
+        condition.setdefault("lastTransitionTime", None)
+
+
 KINDS: Final = (
     Kind("nodes", "Node", is_namespaced=False, prepare=_prepare_node),
     Kind(
@@ -147,6 +152,7 @@ KINDS: Final = (
         fields={"spec.nodeName": read_path("spec", "nodeName"), "status.phase": read_path("status", "phase")},
         prepare=_prepare_pod,
     ),
+    Kind("daemonsets", "DaemonSet", "apps", prepare=_prepare_daemon_set),
     Kind("events", "Event", "events.k8s.io", check=_check_event),
     Kind("leases", "Lease", "coordination.k8s.io", prepare=_prepare_lease),
     Kind("nodefeatures", "NodeFeature", "nfd.k8s-sigs.io", "v1alpha1"),

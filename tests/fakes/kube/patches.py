@@ -11,7 +11,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 _OWNED: Final = ("labels", "annotations")
 _LABELS: Final = ".metadata.labels."
 _MERGED_BY: Final = {"conditions": "type"}
-"""Lists of nodes and pods that a strategic merge goes through, each with the key of its items."""
+"""Lists of nodes, pods and DaemonSets that a strategic merge goes through, each with the key of its items."""
 
 
 def merge(before: object, patch: object, *, is_strategic: bool = False) -> object:

@@ -20,7 +20,7 @@ from tests.fakes.kube.selection import Selection
 FIRST_VERSION: Final = 100
 CREATED: Final = "2026-01-01T12:00:00Z"
 GRACE_SECONDS: Final = 30
-_WITH_STATUS: Final = ("nodes", "pods", "resourceclaims")
+_WITH_STATUS: Final = ("nodes", "pods", "daemonsets", "resourceclaims")
 _FINISHED: Final = ("Succeeded", "Failed")
 
 

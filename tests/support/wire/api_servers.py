@@ -25,6 +25,7 @@ MERGE, STRATEGIC, APPLY = (
 _GROUPS = {
     "nodes": "/api/v1",
     "pods": "/api/v1",
+    "daemonsets": "/apis/apps/v1",
     "events": "/apis/events.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "nodefeatures": "/apis/nfd.k8s-sigs.io/v1alpha1",
@@ -192,4 +193,15 @@ def render_claim(name: str) -> Json:
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"devices": {"requests": [request]}},
+    }
+
+
+def render_daemon_set(name: str, **labels: str) -> Json:
+    """A DaemonSet whose pods no node takes."""
+    spec = {"nodeSelector": {"no": "node"}, "containers": [{"name": "main", "image": "none"}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
     }

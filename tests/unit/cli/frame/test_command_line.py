@@ -298,6 +298,7 @@ def test_every_table_has_json_beside_it() -> None:
     without = {" ".join(words) for words, one in walk(ROOT) if one.runs and JSON not in one.arguments}
     assert without == {
         "cdi generate",
+        "cluster publish",
         "completion",
         "fractions set",
         "config schema",

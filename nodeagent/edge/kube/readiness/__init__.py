@@ -1,0 +1,1 @@
+"""The agents of a whole cluster: DaemonSets, pods and nodes, and the condition that tells of them."""

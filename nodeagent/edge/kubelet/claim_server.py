@@ -24,7 +24,7 @@ T = TypeVar("T")
 PLUGIN_TYPE: Final = "DRAPlugin"
 SERVICES: Final = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
 HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
-"""The same messages under two names: kubelets up to 1.36 ask for the alpha alone, kubelets from 1.40 for the other alone."""
+"""The same messages under two names: kubelets up to 1.36 ask for the second alone, from 1.40 for the first alone."""
 VERSIONS: Final = (*(f"{version}.DRAPlugin" for version in SERVICES), *HEALTH_SERVICES)
 """The services reported to the kubelet, the newest first: the kubelet takes the first known service."""
 HEALTH_SECONDS: Final = 10.0

@@ -86,7 +86,7 @@ class ListCheck:
         return self._verdict
 
     def take_abandoned(self) -> bool:
-        """Whether the kubelet goes on with another plugin's list, and no such plugin answers; true once for each look."""
+        """Whether the kubelet goes on with the list of a plugin that answers no longer; true once for each look."""
         taken, self._is_abandoned = self._is_abandoned, False
         return taken
 

@@ -149,7 +149,7 @@ class PluginSession:
         return ""
 
     def _list_others(self) -> dict[Path, FileIdentity | None]:
-        """The files beside the kubelet's socket that other plugins may listen at; with the socket's own path when taken over."""
+        """The files beside the kubelet's socket that other plugins may listen at, our path too when taken over."""
         files = {path: identify_file(path) for path in self._socket.parent.iterdir()}
         if self._server.file_is_ours:
             files.pop(self._socket, None)

@@ -35,6 +35,7 @@ from tests.support.virtual_time import FakeClock
 pytestmark = pytest.mark.virtual_time
 
 TWO = (make_gpu(0), make_gpu(1))
+CUT = replace(make_mig_gpu(0, "h100-sxm5-80gb", enabled=True), compute_capability=(9, 0))
 LOST = ("lost", Verdict.UNHEALTHY)
 
 
@@ -368,9 +369,7 @@ async def test_overlapping_devices_are_never_written_without_their_counters() ->
         return content
 
     for keep in (lambda content: replace(content, counter_sets=()), refuse):
-        world = World(
-            [replace(make_mig_gpu(0, "h100-sxm5-80gb", enabled=True), compute_capability=(9, 0))], mig_on_demand=True
-        )
+        world = World([CUT], mig_on_demand=True)
         world.api.keep = keep
         async with world.published():
             assert world.api.stored

@@ -374,6 +374,7 @@ async def test_overlapping_devices_are_never_written_without_their_counters() ->
         async with world.published():
             assert world.api.stored
             assert all(one.content == SliceContent() for one in world.api.stored.values())
+            await world.settle(60)
             (told,) = [one for one in world.conditions.active() if one.code == "slices-not-kept"]
             assert "DRAPartitionableDevices" in told.detail
 

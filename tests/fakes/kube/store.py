@@ -219,7 +219,7 @@ class ObjectStore:
             if key in holder and not holder[key]:
                 del holder[key]
         if self.is_rehearsal or (before is not None and _strip(before) == _strip(after)):
-            return after if self.is_rehearsal else before
+            return before if before is not None and not self.is_rehearsal else after
         earlier = deepcopy(before)
         self.objects[kind.plural][name] = after
         return self.note(kind.plural, name, earlier)

@@ -26,6 +26,7 @@ from tests.generators.chart import (
     render_fraction_permissions,
     render_mig_permissions,
     render_pod_label_permissions,
+    render_refused_pod_permissions,
     render_runtime_class,
 )
 from tests.generators.concepts_picture import render_concepts
@@ -52,6 +53,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
     "deploy/chart/templates/rbac-claims.yaml": render_claim_permissions,
     "deploy/chart/templates/rbac-fractions.yaml": render_fraction_permissions,
+    "deploy/chart/templates/rbac-refused-pods.yaml": render_refused_pod_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
     "deploy/chart/templates/flow-control.yaml": render_flow_control,
     "deploy/chart/templates/runtimeclass.yaml": render_runtime_class,

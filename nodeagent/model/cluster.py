@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from msgspec import field
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.nvidia import DOMAIN, LABEL_PREFIX
 from nodeagent.model.values import Value
 
@@ -83,7 +84,7 @@ class ClusterLink(Value, frozen=True):
 
 
 class NodeEvent(Value, frozen=True):
-    """A Kubernetes event about the node, shown by `kubectl describe node`."""
+    """A Kubernetes event about the node, shown by `kubectl describe node`; or about a pod of the node."""
 
     reason: str
     """In CamelCase; people filter by the reason."""
@@ -91,6 +92,8 @@ class NodeEvent(Value, frozen=True):
     warning: bool = True
     about: str = ""
     """The subject of the event: events of the same kind about several subjects are counted apart."""
+    pod: PodIdentity | None = None
+    """The pod of an event about a pod."""
 
 
 class ApiCall(Value, frozen=True):
@@ -126,3 +129,36 @@ class PodLabelTable(Value, frozen=True):
     """State: the labels of all pods on the node, while `metrics.pod_labels` asks for them."""
 
     pods: tuple[PodLabels, ...] = ()
+
+
+class UnstartedContainer(Value, frozen=True):
+    """A container, or an init container, of such a pod."""
+
+    name: str
+    resources: frozenset[str] = frozenset()
+    """The names of the limits."""
+    waiting: str = ""
+    """The kubelet's message about a container that waits."""
+    has_run: bool = False
+
+
+class UnstartedPod(Value, frozen=True):
+    """A pod in neither of the phases `Running` and `Succeeded`."""
+
+    pod: PodIdentity
+    version: str
+    phase: str
+    reason: str = ""
+    message: str = ""
+    controller: str = ""
+    """The kind of the controlling owner; empty without a controller."""
+    is_static: bool = False
+    """Whether the pod mirrors a file of the node."""
+    is_going: bool = False
+    """Whether the pod is being deleted."""
+    containers: tuple[UnstartedContainer, ...] = ()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a container of the pod has started."""
+        return any(each.has_run for each in self.containers)

@@ -153,6 +153,23 @@ def test_pods_may_be_written_on_only_where_parts_are_given() -> None:
 
 
 @needs_helm
+def test_pods_may_be_deleted_only_where_the_configuration_asks_for_it() -> None:
+    """With the policy that holds the agent to refused pods of its own node; an empty list asks for nothing."""
+    reviewed = read_objects((ROOT / "deploy/rbac-refused-pods.yaml").read_text())
+    assert not reviewed.keys() & render_objects().keys()
+    assert not reviewed.keys() & render_objects("--set-json", "config.kubernetes.delete_refused_pods=[]").keys()
+    added = render_objects("--set", "config.kubernetes.delete_refused_pods={failed,pending}")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+    with_rights = [
+        name
+        for (kind, name), each in added.items()
+        if kind in {"Role", "ClusterRole"}
+        and any("pods" in rule["resources"] and {"delete", "*"} & {*rule["verbs"]} for rule in each["rules"])
+    ]
+    assert with_rights == ["nodeagent-refused-pods"]
+
+
+@needs_helm
 @pytest.mark.parametrize("setting", ["when_busy=evict", "pause_clients=true"])
 def test_others_may_be_asked_to_make_way_only_where_a_setting_needs_it(setting: str) -> None:
     """With GPUs that are cut, and with the reviewed rights."""

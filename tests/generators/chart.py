@@ -15,6 +15,8 @@ _DRIVER_TOLD: Final = ("driver than gpu.nvidia.com", f"driver than {_CLAIM_DRIVE
 
 _FOLLOWS_PODS = "{{- if or ((.Values.config).metrics).pod_labels ((.Values.config).fractions).enabled }}\n"
 
+_DELETES_PODS = "{{- if ((.Values.config).kubernetes).delete_refused_pods }}\n"
+
 _MAKES_WAY = (
     "{{- if and ((.Values.config).mig).manage"
     ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
@@ -54,6 +56,13 @@ def render_fraction_permissions() -> str:
     name = "rbac-fractions.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + "{{- if ((.Values.config).fractions).enabled }}\n" + body + "{{- end }}\n"
+
+
+def render_refused_pod_permissions() -> str:
+    """`deploy/chart/templates/rbac-refused-pods.yaml`: only with the setting that needs it."""
+    name = "rbac-refused-pods.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + _DELETES_PODS + body + "{{- end }}\n"
 
 
 def render_extender_permissions() -> str:

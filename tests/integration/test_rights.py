@@ -25,12 +25,14 @@ from tests.integration.cluster.processes import wait_until
 Json = dict[str, Any]
 NAMESPACE, OWN, OTHER = "nodeagent", "own", "other"
 DENIED_BY_POLICY = 422
-FILES = ("rbac", "rbac-claims", "rbac-fractions", "rbac-mig", "rbac-pod-labels", "rbac-extender", "flow-control")
+FILES = ("rbac", *(each.stem for each in sorted((CHECKOUT / "deploy").glob("rbac-*.yaml"))), "flow-control")
 FINALIZERS = {"metadata": {"finalizers": ["example.com/never"]}}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}
+CONTROLLER = OWNER | {"kind": "StatefulSet", "controller": True}
 OWNERS = {"metadata": {"ownerReferences": [OWNER]}}
 NODE, PODS = f"/api/v1/nodes/{OWN}", "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+ABOUT_POD = {"apiVersion": "v1", "kind": "Pod", "name": OWN, "namespace": "default", "uid": "u"}
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 STATUS: Json = {
     "conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "m"}],
@@ -41,6 +43,7 @@ STATUS: Json = {
     "volumesAttached": [{"name": "kubernetes.io/csi/x^1", "devicePath": "/dev/x"}],
 }
 CONFIGURED = ("example.com/team", "gaia.tencent.com/gpu-model")
+REFUSED: Json = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
 NODE_INFO = {"kubeletVersion": "v1.0.0", "kernelVersion": "x", "osImage": "x", "containerRuntimeVersion": "x"}
 
 
@@ -80,6 +83,7 @@ def callers(api_server: Cluster) -> Callers:
         lambda: made.agent.post(SLICES, render_slice(OTHER)),
         lambda: made.agent.patch(pod, annotate("tencent.com/predicate-node", new_name())),
         lambda: evict(made.agent, make_pod(admin, OTHER, namespace="kube-system")),
+        lambda: made.agent.delete(make_pod(admin, OTHER)),
         lambda: made.extender.patch(free, annotate("example.com/x", new_name())),
     )
     for request in first_of_each_policy:
@@ -235,11 +239,12 @@ def find_refusal_of_label(callers: Callers, key: str) -> str | None:
     "changes",
     [
         {"regarding": {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "u"}},
-        {"regarding": {"apiVersion": "v1", "kind": "Pod", "name": OWN, "namespace": "default", "uid": "u"}},
+        {"regarding": ABOUT_POD},
         {"reportingInstance": f"nodeagent-{OTHER}"},
         {"reportingController": "kubelet"},
+        {"regarding": ABOUT_POD, "reason": "RefusedPodDeleted", "reportingInstance": f"nodeagent-{OTHER}"},
     ],
-    ids=["another node", "a pod", "another's instance", "the kubelet's name"],
+    ids=["another node", "a pod", "another's instance", "the kubelet's name", "a pod in another's name"],
 )
 def test_events_are_about_the_own_node_in_the_own_name(callers: Callers, changes: Json) -> None:
     """Neither made nor changed to be about something else."""
@@ -249,12 +254,13 @@ def test_events_are_about_the_own_node_in_the_own_name(callers: Callers, changes
 
 
 def test_an_event_of_another_is_not_changed(callers: Callers) -> None:
-    """An own one is counted on; one of another node is not made a lie of."""
+    """An own one is counted on, as is one about a pod that is deleted; one of another node is not made a lie of."""
+    callers.agent.post(EVENTS, render_event(OWN, regarding=ABOUT_POD, reason="RefusedPodDeleted"))
     own = callers.agent.post(EVENTS, render_event(OWN))["metadata"]["name"]
     series = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
     assert callers.agent.patch(f"{EVENTS}/{own}", series)["series"]["count"] == 2
     theirs = callers.admin.post(EVENTS, render_event(OTHER, reportingInstance=f"nodeagent-{OTHER}"))["metadata"]["name"]
-    with pytest.raises(ApiRefused, match=f"nodeagent on node {OWN} writes events about that node alone"):
+    with pytest.raises(ApiRefused, match=f"nodeagent on node {OWN} writes events about that node and pods"):
         callers.agent.patch(f"{EVENTS}/{theirs}", series)
     with pytest.raises(ApiRefused, match="not bound to a node"):
         callers.unbound.post(EVENTS, render_event(OWN))
@@ -301,6 +307,48 @@ def test_evictions_spare_the_clusters_own_pods(callers: Callers) -> None:
     with pytest.raises(ApiRefused, match="not bound to a node"):
         evict(callers.unbound, pod)
     assert evict(callers.agent, pod)["status"] == "Success"
+
+
+def refuse_pod(callers: Callers, status: Json, *, node: str = OWN, owner: Json = CONTROLLER) -> str:
+    """A pod as a kubelet leaves it."""
+    pod = make_pod(callers.admin, node)
+    callers.admin.patch(pod, {"metadata": {"ownerReferences": [owner]}})
+    callers.admin.patch(f"{pod}/status", {"status": status})
+    return pod
+
+
+def render_container(**state: Json) -> Json:
+    return {"containerStatuses": [{"name": "main", "image": "none", "imageID": "", "state": state}]}
+
+
+PENDING = {"phase": "Pending"} | render_container(waiting={"reason": "x", "message": "PreStartContainer rpc failed"})
+
+
+def test_pods_that_their_node_refused_are_deleted(callers: Callers) -> None:
+    """By the agent of that node, where their controller makes others; one that waits has its grace."""
+    failed, pending = (refuse_pod(callers, status) for status in (REFUSED, PENDING))
+    for pod in (failed, pending):
+        callers.agent.delete(pod)
+    assert callers.admin.find(failed) is None
+    assert "deletionTimestamp" in callers.admin.get(pending)["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "where"),
+    [
+        ("only pods of its own node", REFUSED, {"node": OTHER}),
+        ("only pods whose controller makes another", REFUSED, {"owner": OWNER}),
+        ("only pods whose controller makes another", REFUSED, {"owner": CONTROLLER | {"kind": "DaemonSet"}}),
+        ("only pods that their node refused", REFUSED | {"reason": "Evicted"}, {}),
+        ("only pods that their node refused", PENDING | {"phase": "Running"}, {}),
+        ("only pods that their node refused", {"phase": "Pending"}, {}),
+        ("no pod with a container that has started", REFUSED | render_container(terminated={"exitCode": 1}), {}),
+    ],
+)
+def test_no_other_pod_is_deleted(callers: Callers, reason: str, status: Json, where: Json) -> None:
+    pod = refuse_pod(callers, status, **where)
+    with pytest.raises(ApiRefused, match=f"nodeagent deletes {reason}"):
+        callers.agent.delete(pod)
 
 
 def test_requests_of_agents_have_a_share_of_the_api_server_of_their_own(api_server: Cluster, callers: Callers) -> None:

@@ -1,4 +1,4 @@
-"""Builds the components that report this node to the cluster: labels, condition, taint, events.
+"""Builds the components that report this node to the cluster: labels, condition, taint, events; and refused pods.
 
 Owns the only client of the API server, which exists only with credentials and if the settings allow it.
 """
@@ -12,6 +12,7 @@ from nodeagent.app.control import Control
 from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.app.services import Services
 from nodeagent.components.cluster.component import Cluster
+from nodeagent.components.cluster.refused_pods_task import RefusedPods
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -25,7 +26,7 @@ from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods
+from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile
@@ -63,7 +64,10 @@ class ClusterWiring:
             return (labeler,)
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
-        return (labeler, cluster, requests)
+        if not self._live.now.kubernetes.delete_refused_pods:
+            return (labeler, cluster, requests)
+        refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)
+        return (labeler, cluster, requests, refused)
 
     @property
     def is_in_use(self) -> bool:
@@ -142,6 +146,14 @@ class ClusterWiring:
     def _build_node_requests(self) -> Component:
         bus, conditions, _, live = self._services
         return NodeRequestHandler(bus, conditions, live, self._orders, self._read_control())
+
+    def _build_refused_pods(self) -> Component:
+        node = self._open_node()
+        assert node is not None
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        pods = KubeUnstartedPods(self.use_client(), self._node_name, spread, silence_seconds=silence)
+        return RefusedPods(*self._services, node, pods)
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""

@@ -10,6 +10,7 @@ from nodeagent.config.knobs import Section, knob
 
 LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
 LabelCompatibility: TypeAlias = Literal["gpu_manager"]
+RefusedPhase: TypeAlias = Literal["failed", "pending"]
 
 NAMESPACE = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)
 POD_NAME = Text("the name of a pod", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
@@ -172,6 +173,30 @@ class KubernetesSettings(Section):
         5,
         "failed attempts to get the GPUs ready after which the node is reported as lost for good",
         "autoscalers then replace the node",
+        reload=True,
+    )
+    delete_refused_pods: tuple[RefusedPhase, ...] = knob(
+        ListOf(OneOf[RefusedPhase](("failed", "pending"))),
+        (),
+        "pods of this node to delete that were refused for a resource of the agent, have a controller and have never"
+        " run: `failed` are those given up by the kubelet (UnexpectedAdmissionError), `pending` those whose container"
+        " was refused at its start; needs the right to delete pods, deploy/rbac-refused-pods.yaml",
+        "a node needs no such right for its own work; waits for a restart where it comes for the first time",
+        reload=True,
+        makes_part=bool,
+    )
+    refused_pod_wait_seconds: float = knob(
+        Number(10, 86400),
+        300.0,
+        "how long a pending pod must be refused before it is deleted",
+        "the kubelet asks again, with pauses of up to some minutes, and room may come",
+        reload=True,
+    )
+    refused_pods_max: int = knob(
+        Whole(1, 1000),
+        10,
+        "refused pods deleted in ten minutes; the others stay, and a condition names them",
+        "on a node that refuses everything, each deletion brings the next pod",
         reload=True,
     )
 

@@ -1,4 +1,4 @@
-"""Kubernetes events about the node, as documents.
+"""Kubernetes events about the node and its pods, as documents.
 
 Owns the shape and the limits of an event's fields. Pure.
 """
@@ -14,6 +14,8 @@ NOTE_MAX = 1024
 """In bytes: the API server counts bytes, and refuses a longer note."""
 _MORE = "…"
 _NAME_MAX = 63
+_NAMESPACE = "default"
+"""For events about objects without a namespace."""
 
 
 def render_event(
@@ -21,13 +23,17 @@ def render_event(
 ) -> dict[str, Any]:
     """An event; several of a kind are one event with the number in the note."""
     note = event.note if count == 1 else f"{event.note} ({count} times since this was last told)"
+    regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+    if event.pod is not None:
+        pod = event.pod
+        regarding |= {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         # Names must differ: by a random part here, as `generateName` would leave the name to be read from the answer.
         "metadata": {
-            "name": f"{node.name[:_NAME_MAX].rstrip('-.')}.{rng.getrandbits(64):016x}",
-            "namespace": "default",
+            "name": f"{regarding['name'][:_NAME_MAX].rstrip('-.')}.{rng.getrandbits(64):016x}",
+            "namespace": find_namespace(event),
         },
         "eventTime": datetime.fromtimestamp(now_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "reportingController": f"nvidia.com/{FIELD_MANAGER}",
@@ -36,8 +42,13 @@ def render_event(
         "reason": event.reason,
         "type": "Warning" if event.warning else "Normal",
         "note": _cut(note),
-        "regarding": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid},
+        "regarding": regarding,
     }
+
+
+def find_namespace(event: NodeEvent) -> str:
+    """The namespace of an event: its pod's; one for all events about the node."""
+    return event.pod.namespace if event.pod is not None else _NAMESPACE
 
 
 def _cut(note: str) -> str:

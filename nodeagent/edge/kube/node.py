@@ -13,7 +13,7 @@ from random import Random
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, NodeMissing, making_sense
-from nodeagent.edge.kube.event_document import render_event
+from nodeagent.edge.kube.event_document import find_namespace, render_event
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
 from nodeagent.edge.kube.node_document import (
     FIELD_MANAGER,
@@ -26,8 +26,8 @@ from nodeagent.edge.kube.node_document import (
 from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
 
 NODES = "/api/v1/nodes"
-EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-"""The namespace for events about objects without a namespace."""
+EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
+"""In a namespace."""
 
 _APPLY, _MERGE, _STRATEGIC = (
     "application/apply-patch+yaml",
@@ -116,9 +116,9 @@ class KubeNode:
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
         """Publish an event; `count` is the number since the last event of the kind."""
         document = render_event(node, event, self._clock.wall(), self._rng, count=count)
-        await self._client.request(
-            "POST", EVENTS, attempted=f"write the event {event.reason}", query=_MANAGER, body=document
-        )
+        path = EVENTS.format(find_namespace(event))
+        attempted = f"write the event {event.reason}"
+        await self._client.request("POST", path, attempted=attempted, query=_MANAGER, body=document)
 
     def _path(self) -> str:
         return f"{NODES}/{self._name}"

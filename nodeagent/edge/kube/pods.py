@@ -1,19 +1,26 @@
-"""The labels of the node's pods, followed by a watch for as long as labels are wanted.
+"""The node's pods, followed by a watch for as long as a setting wants the pods: labels, and pods that have not started.
 
-Owns the form of the requests: metadata alone, a tenth of a pod. Refuses the pods of other nodes.
+Owns the form of the requests: labels by metadata alone, a tenth of a pod; of other pods only those in no later phase.
+Refuses the pods of other nodes, and to delete a pod that is another, or in another state, than the pod seen.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from random import Random
+from typing import Any, TypeAlias
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import making_sense
+from nodeagent.edge.kube.errors import ApiConflict, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
-from nodeagent.model.cluster import PodLabels, PodLabelTable
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import PodLabels, PodLabelTable, UnstartedContainer, UnstartedPod
 
 PODS = "/api/v1/pods"
+UnstartedPodTable: TypeAlias = Mapping[str, UnstartedPod]
+"""By uid."""
 _WHAT = "the pods of this node"
+_UNSTARTED = "the pods of this node that have not started"
+_MIRROR = "kubernetes.io/config.mirror"
 _METADATA = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
@@ -38,9 +45,98 @@ class KubePods:
                 )
 
 
+class DeletingForbidden(ApiForbidden):
+    """The rights for following and deleting refused pods are missing, or the policy has no such pod."""
+
+    remedy = "apply deploy/rbac-refused-pods.yaml"
+
+
+class KubeUnstartedPods:
+    """The node's pods that have not started."""
+
+    def __init__(
+        self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
+        self._client = client
+        selector = {"fieldSelector": f"spec.nodeName={node_name},status.phase!=Running,status.phase!=Succeeded"}
+        self._follower = Follower(client, PODS, selector, _UNSTARTED, rng, silence_seconds=silence_seconds)
+
+    async def follow(self) -> AsyncGenerator[UnstartedPodTable, None]:
+        """The pods now and after each change; a pod that starts leaves the table; runs until the watch breaks."""
+        try:
+            async with aclosing(follow_all(self._follower, _parse_unstarted)) as tables:
+                async for pods in tables:
+                    yield pods
+        except ApiForbidden as error:
+            raise DeletingForbidden(error.attempted, error.status, error.message) from error
+
+    async def delete(self, seen: UnstartedPod) -> bool:
+        """Delete the pod as seen, with its own grace period; `False` where the pod is gone or has changed."""
+        pod = seen.pod
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": pod.uid, "resourceVersion": seen.version},
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        attempted = f"delete the refused pod {pod.namespace}/{pod.name}"
+        try:
+            await self._client.request("DELETE", path, attempted=attempted, body=body)
+        except ApiNotFound as error:
+            error.demand_object()
+            return False
+        except ApiConflict:
+            return False
+        except ApiForbidden as error:
+            raise DeletingForbidden(error.attempted, error.status, error.message) from error
+        return True
+
+
 def _parse(document: Json) -> tuple[str, PodLabels]:
     with making_sense(f"read {_WHAT}"):
         metadata = document["metadata"]
         labels = {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()}
         uid = str(metadata["uid"])
         return uid, PodLabels(namespace=metadata["namespace"], pod=metadata["name"], uid=uid, labels=labels)
+
+
+def _parse_unstarted(document: Json) -> tuple[str, UnstartedPod]:
+    with making_sense(f"read {_UNSTARTED}"):
+        metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+        namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
+        kinds = [str(each["kind"]) for each in metadata.get("ownerReferences") or () if each.get("controller")]
+        statuses = {
+            each["name"]: each
+            for key in ("initContainerStatuses", "containerStatuses")
+            for each in status.get(key) or ()
+        }
+        return uid, UnstartedPod(
+            pod=PodIdentity(namespace=namespace, name=name, uid=uid),
+            version=str(metadata["resourceVersion"]),
+            phase=str(status.get("phase", "")),
+            reason=str(status.get("reason", "")),
+            message=str(status.get("message", "")),
+            controller=kinds[0] if kinds else "",
+            is_static=_MIRROR in (metadata.get("annotations") or {}),
+            is_going="deletionTimestamp" in metadata,
+            containers=tuple(
+                _parse_container(each, statuses.get(each["name"]) or {})
+                for key in ("initContainers", "containers")
+                for each in spec.get(key) or ()
+            ),
+        )
+
+
+def _parse_container(document: Json, status: Mapping[str, Any]) -> UnstartedContainer:
+    state = status.get("state") or {}
+    return UnstartedContainer(
+        name=str(document["name"]),
+        resources=frozenset((document.get("resources") or {}).get("limits") or {}),
+        waiting=str((state.get("waiting") or {}).get("message", "")),
+        has_run=bool(
+            state.keys() & {"running", "terminated"}
+            or status.get("lastState")
+            or status.get("restartCount")
+            or status.get("started")
+        ),
+    )

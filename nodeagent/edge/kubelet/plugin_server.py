@@ -138,16 +138,21 @@ class PluginServer:
         known = None
         try:
             while True:
-                with CancelScope() as self._streams[replies]:
-                    known = await self._plugin.wait_devices(known)
-                if self._streams[replies].cancelled_caught:
-                    known = None
-                    continue
-                await replies.send(render_devices(known))
-                self._devices_sent(known)
+                known = await self._wait_devices(replies, known)
+                if known is not None:
+                    await replies.send(render_devices(known))
+                    self._devices_sent(known)
         finally:
             del self._streams[replies]
             self._stream_changed.set()
+
+    async def _wait_devices(
+        self, replies: Replies, known: tuple[AdvertisedDevice, ...] | None
+    ) -> tuple[AdvertisedDevice, ...] | None:
+        """Other devices than the known ones; `None` where the known list is to be sent again."""
+        with CancelScope() as self._streams[replies]:
+            return await self._plugin.wait_devices(known)
+        return None
 
     async def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
         return wire.PreferredAllocationResponse(

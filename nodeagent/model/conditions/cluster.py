@@ -70,6 +70,23 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         show_after_seconds=30.0,
     ),
     ConditionDefinition(
+        code="refused-pods-unknown",
+        severity="warning",
+        title="the pods that this node refuses cannot be followed, none is deleted",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-refused-pods.yaml",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="refused-pods-left",
+        severity="warning",
+        title="pods that this node refuses are not deleted",
+        remedy="mend what the detail names; where the node refuses one pod after the other, keep pods away with"
+        " `kubectl cordon` meanwhile",
+        show_after_seconds=5.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
         code="named-configuration-unknown",
         severity="warning",
         title="the node's label asks for a configuration that there is none of",

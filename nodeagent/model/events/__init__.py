@@ -46,6 +46,7 @@ from nodeagent.model.events.node import (
     LabelsApplied,
     LabelsContested,
     NodeRequestRefused,
+    RefusedPodDeleted,
     RuntimeConfigured,
     RuntimeRestarted,
     SlicesWritten,
@@ -111,6 +112,7 @@ __all__ = [
     "MpsDaemonEnded",
     "MpsDaemonStarted",
     "NodeRequestRefused",
+    "RefusedPodDeleted",
     "RuntimeConfigured",
     "RuntimeRestarted",
     "SlicesWritten",
@@ -188,5 +190,6 @@ FACTS: tuple[type[Value], ...] = (
     ConfigurationReloaded,
     ConfigurationRejected,
     NodeRequestRefused,
+    RefusedPodDeleted,
     FaultInjected,
 )

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.devices import Standing
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
@@ -50,6 +51,16 @@ class NodeRequestRefused(Value, frozen=True):
     label: str
     value: str
     reason: str
+
+
+class RefusedPodDeleted(Value, frozen=True):
+    """A pod refused by this node was deleted, so that its controller makes another."""
+
+    pod: PodIdentity
+    controller: str
+    """The kind of the controller."""
+    reason: str
+    """The kubelet's words on the refusal."""
 
 
 class CdiSpecsWritten(Value, frozen=True):

@@ -51,6 +51,13 @@ def live(request: pytest.FixtureRequest) -> LiveSettings:
         (("kubernetes.enabled=true",), {}, ["labeler"], {"api-unreachable"}),
         (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes"], set()),
         (("kubernetes.kubeconfig=/absent", "kubernetes.enabled=false"), {}, ["labeler"], set()),
+        (
+            ("kubernetes.kubeconfig=/absent", "kubernetes.delete_refused_pods=[failed]"),
+            {},
+            ["labeler", "cluster", "wishes", "refused_pods"],
+            set(),
+        ),
+        (("kubernetes.delete_refused_pods=[failed]",), {}, ["labeler"], set()),
     ],
     indirect=["live"],
 )

@@ -387,7 +387,7 @@ async def test_a_server_that_takes_few_taints_is_told_the_worst() -> None:
             raise ApiInvalid("try slice 0000", 422, 'spec.devices[0].taints[0].effect: Unsupported value: "None"')
         return content
 
-    world = World(slices=SlicesSettings(taints=[TaintRule(finding="hot", effect="None")]))
+    world = World(slices=SlicesSettings(taints=(TaintRule(finding="hot", effect="None"),)))
     world.api.keep = refuse
     async with world.published():
         world.tell({TWO[0].uuid: [LOST, ("hot", Verdict.SUSPECT)]})

@@ -19,7 +19,7 @@ async def test_events_are_taken_as_they_are_written(open_api_server: OpenApiServ
         seen = await node.read_node()
         await node.write_event(seen, NodeEvent(reason="GPUUnhealthy", note="ü" * 600), 1)
         await node.write_event(seen, NodeEvent(reason="GPURecovered", note="GPU 1", warning=False), 3)
-        answer = await server.ask("GET", EVENTS)
+        answer = await server.ask("GET", EVENTS.format(NAMESPACE))
         found = [each for each in answer.document["items"] if each["regarding"].get("uid") == seen.uid]
         assert {(each["type"], each["reason"]) for each in found} == {
             ("Warning", "GPUUnhealthy"),
@@ -53,8 +53,8 @@ async def test_an_event_that_is_none_is_refused(
             "note": "",
             "regarding": {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"},
         }
-        assert (await server.ask("POST", EVENTS, document)).status == 201
+        assert (await server.ask("POST", EVENTS.format(NAMESPACE), document)).status == 201
         document["metadata"] = {"name": server.new_name("event"), "namespace": NAMESPACE}
-        refused = await server.ask("POST", EVENTS, document | {field: value})
+        refused = await server.ask("POST", EVENTS.format(NAMESPACE), document | {field: value})
         assert refused.refusal[:2] == (422, "Invalid")
         assert cause in refused.refusal[2]

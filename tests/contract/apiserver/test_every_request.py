@@ -19,7 +19,7 @@ from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods
+from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.allocation import PodIdentity
@@ -115,6 +115,19 @@ async def ask_of_pods(server: ApiServerUnderTest, client: KubeClient, node: str)
     assert await evictions.evict_pod(request.pod) is Eviction.ASKED
     assert await evictions.evict_pod(request.pod) is Eviction.GONE
     assert await claims.is_alive(request.pod) is False
+    await ask_of_unstarted_pods(
+        server, KubeUnstartedPods(client, node, Random(), silence_seconds=SILENCE_SECONDS), node
+    )
+
+
+async def ask_of_unstarted_pods(server: ApiServerUnderTest, pods: KubeUnstartedPods, node: str) -> None:
+    name = server.new_name("pod")
+    async with aclosing(pods.follow()) as tables:
+        assert await anext(tables) == {}
+        made = await server.add("pods", render_pod(name, node))
+        seen = (await anext(tables))[made["metadata"]["uid"]]
+        assert (seen.pod.name, seen.phase, seen.controller, seen.has_run) == (name, "Pending", "", False)
+        assert (await pods.delete(seen), await pods.delete(seen)) == (True, False)
 
 
 async def ask_of_claims(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:

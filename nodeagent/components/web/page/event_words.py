@@ -185,6 +185,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     ),
     events.ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
     events.NodeRequestRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
+    events.RefusedPodDeleted: lambda one, _names: f"{one.pod.describe()} deleted, refused by this node: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,
     HealthReport: _describe_health,

@@ -29,6 +29,7 @@ from nodeagent.model.events import (
     LabelsContested,
     MigLayoutChanged,
     NodeRequestRefused,
+    RefusedPodDeleted,
     RuntimeConfigured,
     RuntimeRestarted,
     XidReported,
@@ -83,6 +84,10 @@ class SomethingNew:
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
         (NodeRequestRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
+        (
+            RefusedPodDeleted(pod=PodIdentity(namespace="ml", name="a"), controller="StatefulSet", reason="r"),
+            "ml/a deleted, refused by this node: r",
+        ),
         (DriverState(phase=DriverPhase.NOT_LOADED, detail="d"), "driver not loaded: d"),
         (Inventory(generation=2, gpus=(make_gpu(0), make_gpu(1, lost="x"))), "inventory 2: 2 GPUs, 1 lost"),
         (

@@ -22,7 +22,7 @@ from nodeagent_sim.kubelet.device_manager import DeviceManager, DeviceRefused, O
 from nodeagent_sim.kubelet.plugin_client import PluginClient, PluginFailed
 from nodeagent_sim.kubelet.pod_resources import PodResourcesService
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
-from nodeagent_sim.kubelet.registration import PluginRegistry
+from nodeagent_sim.kubelet.registration import FIRST_WITH_PATHS, PathRegistry, PluginRegistry
 from nodeagent_sim.kubelet.registry_watch import RegistryWatch
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
@@ -47,13 +47,17 @@ class _Life(NamedTuple):
 
 
 class StandInKubelet:
-    """Serves under `root`: `device-plugins`, `plugins_registry` and `pod-resources`, as under /var/lib/kubelet."""
+    """Serves under `root`: `device-plugins`, `plugins_registry` and `pod-resources`, as under /var/lib/kubelet.
+
+    `minor` is the minor version of Kubernetes whose kubelet this is.
+    """
 
     def __init__(
         self,
         root: Path,
         *,
         seed: int = 0,
+        minor: int = 37,
         now: Callable[[], float] = time.monotonic,
         dial: Callable[[str, Path], PluginClient] = PluginClient,
     ) -> None:
@@ -62,7 +66,8 @@ class StandInKubelet:
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
         self.checkpoint_file = self.device_plugins_dir / CHECKPOINT_NAME
         self.call_times: deque[CallTimes] = deque(maxlen=10_000)
-        self._dial, self._now = dial, now
+        self._dial, self._now, self.minor = dial, now, minor
+        self._make_registry = PathRegistry if minor >= FIRST_WITH_PATHS else PluginRegistry
         self._random = Random(seed)  # noqa: S311  plausible, not secret
         self._pods: dict[tuple[str, str], Pod] = {}
         self._admission = Lock()
@@ -118,7 +123,7 @@ class StandInKubelet:
         self._read_checkpoint(manager)
         resources = PodResourcesService(manager, self._pods.values, self._now)
         async with create_task_group() as tasks:
-            registry = PluginRegistry(
+            registry = self._make_registry(
                 manager,
                 self.device_plugins_dir,
                 tasks,

@@ -1,7 +1,7 @@
 """The stand-in kubelet's plugin watcher: registers the plugins behind sockets in `plugins_registry`.
 
 The stand-in polls ten times a second where the real kubelet uses inotify and a poll each second; the steps, the limits,
-the growing pauses after failures and the deregistration by name are the real kubelet's.
+the growing pauses after failures and the deregistration by name and socket are the real kubelet's.
 """
 
 import time
@@ -31,7 +31,7 @@ class RegistryWatch:
 
     def __init__(self, directory: Path, registry: PluginRegistry) -> None:
         self._directory, self._registry = directory, registry
-        self._registered: dict[Path, tuple[FileIdentity, str]] = {}
+        self._registered: dict[Path, tuple[FileIdentity, str, Path]] = {}
         self._failed: dict[Path, tuple[float, float]] = {}
         """Time of the next try, and the pause before the try."""
 
@@ -54,24 +54,26 @@ class RegistryWatch:
         return {path: identity for path, identity in found.items() if identity is not None}
 
     async def _reconcile(self, path: Path, identity: FileIdentity) -> None:
-        known, _ = self._registered.get(path, (None, ""))
+        known = self._registered[path][0] if path in self._registered else None
         if known == identity or time.monotonic() < self._failed.get(path, (0.0, 0.0))[0]:
             return
         if known is not None:
             self._deregister(path)
         try:
-            self._registered[path] = identity, await self._register(path)
+            self._registered[path] = identity, *await self._register(path)
             self._failed.pop(path, None)
         except PluginFailed:
             pause = min(LONGEST_PAUSE_SECONDS, 2 * self._failed.get(path, (0.0, FIRST_PAUSE_SECONDS / 2))[1])
             self._failed[path] = time.monotonic() + pause, pause
 
-    async def _register(self, path: Path) -> str:
+    async def _register(self, path: Path) -> tuple[str, Path]:
+        """Register the plugin behind a socket; the plugin's resource and the socket for calls."""
         channel = Channel(path=str(path))
         stub = RegistrationStub(channel)
         try:
             info = await ask_apart(stub.GetInfo(InfoRequest(), timeout=INFO_SECONDS))
-            problem = await self._connect(info, path)
+            endpoint = Path(info.endpoint) if info.endpoint else path
+            problem = await self._connect(info, path, endpoint)
             status = RegistrationStatus(plugin_registered=not problem, error=problem)
             await ask_apart(stub.NotifyRegistrationStatus(status, timeout=NOTIFY_SECONDS))
         except (*LINE_ERRORS, TimeoutError) as error:
@@ -80,9 +82,9 @@ class RegistryWatch:
             channel.close()
         if problem:
             raise PluginFailed(problem)
-        return info.name
+        return info.name, endpoint
 
-    async def _connect(self, info: PluginInfo, path: Path) -> str:
+    async def _connect(self, info: PluginInfo, path: Path, endpoint: Path) -> str:
         """Register a plugin by the plugin's own description; the error, empty after success."""
         if info.type != "DevicePlugin":
             return f"{REFUSED} no handler registered for plugin type: {info.type} at socket {path}"
@@ -94,11 +96,11 @@ class RegistryWatch:
             problem = f'invalid name of device plugin socket: the ResourceName "{info.name}" is invalid'
             return f"{REFUSED} plugin validation failed with err: {problem}"
         try:
-            await self._registry.connect(info.name, Path(info.endpoint) if info.endpoint else path)
+            await self._registry.connect(info.name, endpoint)
         except PluginFailed as error:
             return str(error)
         return ""
 
     def _deregister(self, path: Path) -> None:
-        _, resource = self._registered.pop(path)
-        self._registry.disconnect(resource)
+        _, resource, endpoint = self._registered.pop(path)
+        self._registry.disconnect(resource, endpoint)

@@ -23,6 +23,7 @@ class FakeSliceApi(KubeSlices):
     def __init__(self) -> None:
         self.stored: dict[str, StoredSlice] = {}
         self.writes: list[str] = []
+        self.rehearsals: list[str] = []
         self.trouble: NodeagentError | None = None
         self.keep: Callable[[SliceContent], SliceContent] = lambda content: content
         self.version = 100
@@ -58,6 +59,15 @@ class FakeSliceApi(KubeSlices):
         if self.stored.get(stored.name) != stored:
             raise SliceRefused(f"{stored.name} was changed")
         return self._put("update", stored.name, content, numbers)
+
+    async def rehearse(
+        self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str, stored: StoredSlice | None
+    ) -> SliceContent | None:
+        self._check_write()
+        if self.stored.get(name) != stored:
+            raise SliceRefused(f"{name} was changed")
+        self.rehearsals.append(name[:4])
+        return self.keep(content)
 
     async def delete(self, stored: StoredSlice) -> None:
         self._check_write()

@@ -28,6 +28,7 @@ class RealKubelet:
 
     def __init__(self, cluster: Cluster, pods: Pods) -> None:
         self._cluster, self._pods = cluster, pods
+        self.minor = int(cluster.api.get("/version")["minor"])
         self.device_plugins_dir = cluster.layout.device_plugins
         self.plugins_registry_dir = cluster.layout.kubelet / "plugins_registry"
         self.pod_resources_socket = cluster.layout.pod_resources_socket

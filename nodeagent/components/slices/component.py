@@ -24,6 +24,8 @@ from nodeagent.components.slices.plan import (
     Sight,
     explain_dropped,
     judge_kept,
+    judge_refused,
+    list_fields,
     plan_contents,
     summarise,
 )
@@ -37,6 +39,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.edge.kube.errors import ApiInvalid
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
@@ -108,6 +111,8 @@ class Slices:
         self._own = OwnWrites()
         self._kept: dict[str, tuple[SliceContent, SliceContent | None]] = {}
         self._abilities = Abilities()
+        self._fields: frozenset[str] = frozenset()
+        """The fields that the server has kept in a dry run."""
         self._newest = 0
         self._roots: dict[PciAddress, str] = {}
         self._asked: frozenset[PciAddress] = frozenset()
@@ -176,6 +181,8 @@ class Slices:
         cause = self._news.take(*(self._bus.latest(state) for state in SEEN))
         node = self._bus.read(ClusterNode)
         uid = node.uid if node is not None else await self._api.read_node_uid()
+        if not await self._rehearse(writes, uid):
+            return True
         for write in writes:
             await self._write(write, uid)
         fact = SlicesWritten(
@@ -244,6 +251,33 @@ class Slices:
         if self._planned is None or self._planned[0] != sight:
             self._planned = (sight, plan_contents(sight))
         return self._planned[1]
+
+    async def _rehearse(self, writes: Sequence[SliceWrite], node_uid: str) -> bool:
+        """Whether the server keeps all fields of the writes, by a dry run of the writes with fields not kept so far.
+
+        Written without a dry run, an ill device would be on offer without its taint, and overlapping devices without
+        their counters, until the next round.
+        """
+        before = self._abilities
+        for write in writes:
+            fields = list_fields(write.content) - self._fields
+            if not fields:
+                continue
+            numbers = (write.generation, write.slice_count)
+            try:
+                kept = await self._api.rehearse(write.name, write.content, numbers, node_uid, write.stored)
+            except ApiInvalid as error:
+                self._abilities = judge_refused(error.message, before)
+                if self._abilities == before:
+                    raise
+                self._log.warning("slice_not_taken", slice=write.name, reason=explain_dropped(self._abilities))
+                return False
+            self._abilities = judge_kept(write.content, kept, before)
+            if self._abilities != before:
+                self._log.warning("slice_not_kept_whole", slice=write.name, reason=explain_dropped(self._abilities))
+                return False
+            self._fields |= fields
+        return True
 
     async def _write(self, write: SliceWrite, node_uid: str) -> None:
         """One write; the server's answer is the truth until the watch says otherwise."""

@@ -17,6 +17,20 @@ from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, na
 STANDARD: Final = "resource.kubernetes.io"
 CORES: Final = 100
 MIB: Final = 1 << 20
+BRANDS: Final = {
+    "GRID": "Grid",
+    "NVIDIA vApps": "NvidiaVApps",
+    "NVIDIA vPC": "NvidiaVPC",
+    "NVIDIA vCS": "NvidiaVCS",
+    "NVIDIA vWS": "NvidiaVWS",
+    "NVIDIA vGaming": "NvidiaCloudGaming",
+    "Quadro RTX": "QuadroRTX",
+    "NVIDIA RTX": "NvidiaRTX",
+    "NVIDIA": "Nvidia",
+    "GeForce RTX": "GeForceRTX",
+    "Titan RTX": "TitanRTX",
+}
+"""The vendor's DRA driver's word for each brand that is spelled otherwise there; selectors compare the whole word."""
 _TEXT_BYTES: Final = 64
 _NUMBERS: Final = re.compile(r"\d+")
 _VERSION_PARTS: Final = 3
@@ -40,7 +54,7 @@ def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: b
         (
             *_list_kind(device, on_demand=on_demand),
             ("productName", _cut(gpu.name)),
-            ("brand", _cut(gpu.brand)),
+            ("brand", BRANDS.get(gpu.brand, _cut(gpu.brand))),
             ("architecture", _cut(gpu.architecture)),
             ("cudaComputeCapability", _join_version(gpu.compute_capability)),
             ("driverVersion", parse_version(facts.driver_version)),

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.components.slices.describe import (
     DeviceFacts,
     can_be_shared,
@@ -41,12 +43,16 @@ DEVICES_MAX: Final = 64
 SETS_MAX: Final = 8
 _TAINTS_MAX: Final = 16
 """The most taints of a device."""
+_FEW_TAINTS: Final = 4
+"""The most taints of a device before Kubernetes 1.35."""
 
 
 class Abilities(Value, frozen=True):
     """The fields that the API server keeps; fields without their feature gate are dropped silently."""
 
     taints: bool = True
+    many_taints: bool = True
+    """More than four taints of a device, and the effect `None`; versions before 1.35 take neither."""
     counters: bool = True
     shares: bool = True
 
@@ -125,7 +131,9 @@ def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]
         *decide_taints(device, sight.health, driver, sight.choices.taints),
     )
     # The worst come first; with one taint too many the API server would refuse the whole slice.
-    return taints[:_TAINTS_MAX]
+    if sight.abilities.many_taints:
+        return taints[:_TAINTS_MAX]
+    return tuple(taint for taint in taints if taint.effect in KEEPING_AWAY)[:_FEW_TAINTS]
 
 
 def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], *, on_demand: bool) -> SliceDevice:
@@ -148,11 +156,37 @@ def judge_kept(written: SliceContent, kept: SliceContent | None, before: Abiliti
     pairs = [(one, found[one.name]) for one in written.devices if one.name in found]
     return Abilities(
         taints=before.taints and not any(ours.taints and not theirs.taints for ours, theirs in pairs),
+        many_taints=before.many_taints,
         counters=before.counters
         and len(written.counter_sets) == len(kept.counter_sets)
         and not any(ours.consumes is not None and theirs.consumes is None for ours, theirs in pairs),
         shares=before.shares and not any(ours.is_shared and not theirs.is_shared for ours, theirs in pairs),
     )
+
+
+def judge_refused(message: str, before: Abilities) -> Abilities:
+    """The usable fields from now on, by the message to a slice that the API server's version does not take."""
+    if "ounter" in message:
+        return replace(before, counters=False)
+    if "taints" in message:
+        return replace(before, many_taints=False)
+    return before
+
+
+def list_fields(content: SliceContent) -> frozenset[str]:
+    """The fields of a content that not every API server keeps."""
+    devices = content.devices
+    used = {
+        "sharedCounters": bool(content.counter_sets),
+        "consumesCounters": any(one.consumes is not None for one in devices),
+        "taints": any(one.taints for one in devices),
+        "many taints": any(
+            len(one.taints) > _FEW_TAINTS or any(taint.effect not in KEEPING_AWAY for taint in one.taints)
+            for one in devices
+        ),
+        "allowMultipleAllocations": any(one.is_shared for one in devices),
+    }
+    return frozenset(name for name, is_used in used.items() if is_used)
 
 
 def summarise(pool: SlicePool, contents: Sequence[SliceContent], generation: int) -> PublishedSlices:
@@ -174,6 +208,7 @@ def explain_dropped(abilities: Abilities) -> str:
         text
         for is_kept, text in (
             (abilities.taints, "taints (DRADeviceTaints): devices that are not well are left out"),
+            (abilities.many_taints, "more than four taints or the effect None: the four worst are told"),
             (abilities.counters, "counters (DRAPartitionableDevices): GPUs are offered as they are cut now"),
             (abilities.shares, "shares (DRAConsumableCapacity): one claim has a GPU"),
         )

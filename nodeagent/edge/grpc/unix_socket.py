@@ -1,5 +1,6 @@
 """Listening unix sockets closed to other users from the first visible moment."""
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -26,6 +27,12 @@ def identify_file(path: Path) -> FileIdentity | None:
     except OSError:
         return None
     return FileIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
+
+
+def is_answering(path: Path) -> bool:
+    """Whether a process listens at the path."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
+        return asking.connect_ex(os.fsencode(path)) in {0, errno.EAGAIN}
 
 
 def bind_unix_socket(path: Path) -> socket.socket:

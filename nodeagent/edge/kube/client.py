@@ -44,6 +44,8 @@ _log = get_logger(component="kube")
 _UNNOTED = frozenset({"events", "leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews"})
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
+DRY_RUN = {"dryRun": "All"}
+"""The query of a change that the server only tries."""
 READ_BYTES = 2 << 20
 """How much of an answer may arrive before being read."""
 
@@ -126,7 +128,8 @@ class KubeClient:
             KubeError: the request failed; a rejected identity was renewed and tried once more before.
         """
         types = (content_type, accept)
-        with noting("kubernetes", path, attempted, _tell(method, body)) if is_change(method, path) else nullcontext():
+        is_noted = is_change(method, path) and query != DRY_RUN
+        with noting("kubernetes", path, attempted, _tell(method, body)) if is_noted else nullcontext():
             return await self._request(method, path, attempted, query, body, types, parse_document, in_turn=in_turn)
 
     async def fetch(self, path: str, parse: Callable[[bytes], T], *, attempted: str, query: Mapping[str, str]) -> T:

@@ -10,6 +10,7 @@ KubeError
     ├── ApiNotFound       there is no such object or kind (404)
     ├── ApiConflict       another writer was first (409), or another object has the name (422)
     ├── ApiExpired        the version for a watch is too old (410)
+    ├── ApiInvalid        the server does not take a document of this content (422)
     ├── ApiBusy           the server asks us to come back later (429)
     └── ApiFailed         the server failed (5xx)
 """
@@ -113,6 +114,12 @@ class ApiExpired(ApiRefused):
     remedy = "nodeagent lists anew"
 
 
+class ApiInvalid(ApiRefused):
+    """The content of a document breaks the rules of the server's version."""
+
+    remedy = "nodeagent leaves out what this server does not take, where it can"
+
+
 class ApiBusy(ApiRefused):
     """Too many requests; or one evicted pod too many, with the same status."""
 
@@ -133,6 +140,7 @@ _BY_STATUS: dict[int, type[ApiRefused]] = {
     HTTPStatus.NOT_FOUND: ApiNotFound,
     HTTPStatus.CONFLICT: ApiConflict,
     HTTPStatus.GONE: ApiExpired,
+    HTTPStatus.UNPROCESSABLE_ENTITY: ApiInvalid,
     HTTPStatus.TOO_MANY_REQUESTS: ApiBusy,
 }
 

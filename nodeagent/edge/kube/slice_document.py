@@ -201,7 +201,7 @@ def parse_slice(pool: SlicePool, document: Any) -> StoredSlice:
         KeyError, TypeError, ValueError: the document is no slice at all.
     """
     metadata, numbers = document["metadata"], document["spec"]["pool"]
-    content, times = _parse_content(pool, document["spec"])
+    content, times = parse_content(pool, document["spec"])
     owners = metadata.get("ownerReferences") or ()
     return StoredSlice(
         name=str(metadata["name"]),
@@ -215,7 +215,8 @@ def parse_slice(pool: SlicePool, document: Any) -> StoredSlice:
     )
 
 
-def _parse_content(pool: SlicePool, document: Any) -> tuple[SliceContent | None, dict[str, str]]:
+def parse_content(pool: SlicePool, document: Any) -> tuple[SliceContent | None, dict[str, str]]:
+    """The content of a slice's `spec`, and since when each taint has been there."""
     try:
         spec = msgspec.convert(document, _Spec)
         if (spec.driver, spec.pool.name, spec.node_name) != (pool.driver, pool.node, pool.node):

@@ -9,10 +9,10 @@ from contextlib import aclosing
 from random import Random
 from typing import Any, Final
 
-from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.client import DRY_RUN, Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, NodeMissing, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
-from nodeagent.edge.kube.slice_document import API_VERSION, parse_slice, render_slice
+from nodeagent.edge.kube.slice_document import API_VERSION, parse_content, parse_slice, render_slice
 from nodeagent.model.slices import SliceContent, SlicePool, StoredSlice
 
 _PATH: Final = f"/apis/{API_VERSION}/resourceslices"
@@ -83,6 +83,21 @@ class KubeSlices:
         """
         body = render_slice(self._pool, stored.name, content, numbers, node_uid, stored)
         return await self._send("PUT", f"{_PATH}/{stored.name}", f"write slice {stored.name}", body)
+
+    async def rehearse(
+        self, name: str, content: SliceContent, numbers: tuple[int, int], node_uid: str, stored: StoredSlice | None
+    ) -> SliceContent | None:
+        """The content as the server would keep it; nothing is written. `None` for a form that the agent never writes.
+
+        Raises:
+            ApiInvalid: the server's version knows no such content.
+        """
+        body = render_slice(self._pool, name, content, numbers, node_uid, stored)
+        method, path = ("POST", _PATH) if stored is None else ("PUT", f"{_PATH}/{name}")
+        attempted = f"try slice {name}"
+        answer = await self._client.request(method, path, attempted=attempted, body=body, query=DRY_RUN)
+        with making_sense(attempted):
+            return parse_content(self._pool, answer["spec"])[0]
 
     async def delete(self, stored: StoredSlice) -> None:
         """Delete a slice, if unchanged.

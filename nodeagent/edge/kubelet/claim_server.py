@@ -23,8 +23,9 @@ T = TypeVar("T")
 
 PLUGIN_TYPE: Final = "DRAPlugin"
 SERVICES: Final = {"v1": dra_v1_pb2, "v1beta1": dra_v1beta1_pb2}
-HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
-VERSIONS: Final = (*(f"{version}.DRAPlugin" for version in SERVICES), HEALTH_SERVICE)
+HEALTH_SERVICES: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+"""The same messages under two names: kubelets up to 1.36 ask for the second alone, from 1.40 for the first alone."""
+VERSIONS: Final = (*(f"{version}.DRAPlugin" for version in SERVICES), *HEALTH_SERVICES)
 """The services reported to the kubelet, the newest first: the kubelet takes the first known service."""
 HEALTH_SECONDS: Final = 10.0
 """Pause between two health reports without a change."""
@@ -47,9 +48,8 @@ class ClaimServer:
     def methods(self) -> Methods:
         """The methods for a gRPC server."""
         served: dict[str, Unary | Streaming] = {
-            f"/{HEALTH_SERVICE}/NodeWatchResources": Streaming(
-                dra_health_pb2.NodeWatchResourcesRequest, self._watch_health
-            )
+            f"/{service}/NodeWatchResources": Streaming(dra_health_pb2.NodeWatchResourcesRequest, self._watch_health)
+            for service in HEALTH_SERVICES
         }
         for version, wire in SERVICES.items():
             service = f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin"

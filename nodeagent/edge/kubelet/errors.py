@@ -29,6 +29,14 @@ class RegistrationRefused(KubeletError):
         super().__init__(f"the kubelet at {socket} refuses {resource}: {reason}")
         self.resource, self.socket, self.reason = resource, socket, reason
 
+    @property
+    def is_path_spent(self) -> bool:
+        """Whether the kubelet refuses the plugin's socket path until the kubelet's next start.
+
+        Kubelets from 1.37 do so for a path whose former stream has not ended for them.
+        """
+        return "device plugin already connected" in self.reason
+
 
 class PodResourcesUnavailable(KubeletError):
     """The kubelet's pod resources service does not answer."""

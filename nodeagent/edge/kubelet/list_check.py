@@ -2,18 +2,22 @@
 
 An open stream proves little: kubelets up to 1.36 let a second plugin take a resource over without closing the first
 stream, and stop the resource when the second plugin leaves, while the first stream stays open for ever.
-The kubelet's list of allocatable devices shows both cases.
+Kubelets from 1.37 go on with the second plugin's list after the second plugin has left.
+The kubelet's list of allocatable devices shows all three cases.
 
-Owns the pace of checks, and the rule that a difference counts only when seen twice under the same list.
+Owns the pace of checks, the rule that a difference counts only when seen twice under the same list, and the evidence
+that the second plugin has left: no socket that has come since the kubelet last had the sent list answers.
 Refuses a verdict where the kubelet has no pod resources.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from anyio import current_time, move_on_after
 
+from nodeagent.edge.grpc.unix_socket import FileIdentity, is_answering
 from nodeagent.edge.kubelet.errors import KubeletError
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
@@ -45,8 +49,17 @@ def judge_list(sent: Iterable[AdvertisedDevice], allocatable: frozenset[DeviceId
 class ListCheck:
     """The check of a resource during a registration; begins without suspicion."""
 
-    def __init__(self, resource: ResourceName, read_allocatable: ReadAllocatable | None) -> None:
-        self._resource, self._read_allocatable = resource, read_allocatable
+    def __init__(
+        self,
+        resource: ResourceName,
+        read_allocatable: ReadAllocatable | None,
+        list_others: Callable[[], Mapping[Path, FileIdentity | None]],
+    ) -> None:
+        """`list_others` has the files that other plugins may listen at."""
+        self._resource, self._read_allocatable, self._list_others = resource, read_allocatable, list_others
+        self._before = list_others()
+        """The other plugins' files when the kubelet last had the list that it was sent."""
+        self._lacks_rival = self._is_abandoned = False
         self._verdict = ListVerdict.AS_SENT
         self._suspicion: tuple[ListVerdict, object] | None = None
         self._due = current_time() + POLL_INTERVAL_SECONDS
@@ -55,7 +68,7 @@ class ListCheck:
         """The present verdict; asks the kubelet when due."""
         if self._read_allocatable is None or current_time() < self._due:
             return self._verdict
-        found = None
+        found, others = None, self._list_others()
         try:
             with move_on_after(ANSWER_SECONDS):
                 found = judge_list(sent, (await self._read_allocatable()).get(self._resource, frozenset()))
@@ -63,7 +76,19 @@ class ListCheck:
             # Other code reports that the kubelet cannot be asked; the verdict stays.
             found = None
         self._note(found, sent)
+        if found is ListVerdict.AS_SENT:
+            self._before = others
+        came = (path for path, file in others.items() if self._before.get(path) != file)
+        lacked = self._lacks_rival
+        self._lacks_rival = found is self._verdict is ListVerdict.ANOTHER and not any(map(is_answering, came))
+        # Once is too early: kubelets up to 1.36 are about to drop us too, and then want a registration, not a list.
+        self._is_abandoned = lacked and self._lacks_rival
         return self._verdict
+
+    def take_abandoned(self) -> bool:
+        """Whether the kubelet goes on with the list of a plugin that answers no longer; true once for each look."""
+        taken, self._is_abandoned = self._is_abandoned, False
+        return taken
 
     def _note(self, found: ListVerdict | None, sent: object) -> None:
         suspicion = None if found in (None, self._verdict) else (found, sent)

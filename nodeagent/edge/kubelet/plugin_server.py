@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
-from anyio import move_on_after
+from anyio import CancelScope, move_on_after
 from google.protobuf.message import Message
 
 from nodeagent.edge.grpc.calls import CallRefused, CrashReporter, Methods, Replies, Streaming, Unary
@@ -43,7 +43,8 @@ class PluginServer:
     ) -> None:
         self._plugin, self._report_crash, self._devices_sent = plugin, report_crash, devices_sent
         self._times = CallTimes() if times is None else times
-        self._streams: set[Replies] = set()
+        self._streams: dict[Replies, CancelScope] = {}
+        """The scope of each stream's wait for other devices."""
         self._stream_changed = asyncio.Event()
         self._server: GrpcServer
 
@@ -65,6 +66,11 @@ class PluginServer:
         """Return when a stream has begun or ended, or on `wake`."""
         self._stream_changed.clear()
         await self._stream_changed.wait()
+
+    def send_again(self) -> None:
+        """Send the whole list once more on each stream."""
+        for wait in self._streams.values():
+            wait.cancel()
 
     async def listen_anew(self) -> None:
         """Put a removed socket file back; the open stream goes on."""
@@ -127,17 +133,26 @@ class PluginServer:
         return render_options(self._plugin.options)
 
     async def _list_and_watch(self, _request: wire.Empty, replies: Replies) -> None:
-        self._streams.add(replies)
+        self._streams[replies] = CancelScope()
         self._stream_changed.set()
         known = None
         try:
             while True:
-                known = await self._plugin.wait_devices(known)
-                await replies.send(render_devices(known))
-                self._devices_sent(known)
+                known = await self._wait_devices(replies, known)
+                if known is not None:
+                    await replies.send(render_devices(known))
+                    self._devices_sent(known)
         finally:
-            self._streams.discard(replies)
+            del self._streams[replies]
             self._stream_changed.set()
+
+    async def _wait_devices(
+        self, replies: Replies, known: tuple[AdvertisedDevice, ...] | None
+    ) -> tuple[AdvertisedDevice, ...] | None:
+        """Other devices than the known ones; `None` where the known list is to be sent again."""
+        with CancelScope() as self._streams[replies]:
+            return await self._plugin.wait_devices(known)
+        return None
 
     async def _get_preferred(self, request: wire.PreferredAllocationRequest) -> wire.PreferredAllocationResponse:
         return wire.PreferredAllocationResponse(

@@ -152,6 +152,7 @@ async def ask_of_slices(server: ApiServerUnderTest, client: KubeClient, node: st
     uid = await slices.read_node_uid()
     one, other = (SliceContent(devices=(SliceDevice(name=each),)) for each in ("gpu-0", "gpu-1"))
     name = server.new_name("slice")
+    assert await slices.rehearse(name, one, (1, 1), uid, None) == one
     made = await slices.create(name, one, (1, 1), uid)
     async with aclosing(slices.follow_slices()) as tables:
         assert dict(await anext(tables)) == {name: made}

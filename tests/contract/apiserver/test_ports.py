@@ -173,6 +173,20 @@ async def test_slices_are_told_whole_after_each_write(open_slices: OpenSlices) -
             assert dict(await anext(tables)) == {}
 
 
+async def test_a_slice_that_is_only_tried_is_not_written(open_slices: OpenSlices) -> None:
+    """The answer is what would be kept, of a new slice and of a change; one changed meanwhile is refused."""
+    async with open_slices() as (slices, name):
+        uid = await slices.read_node_uid()
+        assert await slices.rehearse(name, ONE, (1, 1), uid, None) == ONE
+        made = await slices.create(name, ONE, (1, 1), uid)
+        assert await slices.rehearse(name, OTHER, (2, 1), uid, made) == OTHER
+        async with aclosing(slices.follow_slices()) as tables:
+            assert dict(await anext(tables)) == {name: made}
+        await slices.update(made, OTHER, (2, 1), uid)
+        with pytest.raises(NodeagentError):
+            await slices.rehearse(name, ONE, (3, 1), uid, made)
+
+
 async def test_who_writes_a_slice_second_is_refused(open_slices: OpenSlices) -> None:
     """A name that is taken, a version that is gone: neither is written over nor deleted; one that is gone is gone."""
     async with open_slices() as (slices, name):

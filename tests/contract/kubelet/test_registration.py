@@ -6,14 +6,19 @@ from anyio.abc import TaskStatus
 
 from nodeagent.edge.grpc.caller import call_unary
 from nodeagent.edge.grpc.errors import AnswerRefused, Status
+from nodeagent.edge.kubelet.errors import RegistrationRefused
 from nodeagent.edge.kubelet.proto.device_plugin_pb2 import RegisterRequest
+from nodeagent.edge.kubelet.registrar import register_plugin
 from nodeagent.edge.kubelet.registration import PluginCard, Registration
 from nodeagent.edge.kubelet.registry_session import RegistrySession
+from nodeagent.model.ids import ResourceName
+from nodeagent.model.plugin import PluginOptions
+from nodeagent_sim.kubelet.registration import FIRST_WITH_PATHS
 from tests.fakes.device_plugin import FakeDevicePlugin, make_devices
 from tests.support.waiting import wait_until
 from tests.support.wire.kubelets import KubeletUnderTest, OpenKubelet, Standing, no_crash, running_session
 
-GPU = "nvidia.com/gpu"
+GPU = ResourceName("nvidia.com/gpu")
 
 
 async def register(kubelet: KubeletUnderTest, request: RegisterRequest) -> tuple[Status, str]:
@@ -106,7 +111,10 @@ async def test_what_the_registry_does_not_take_is_told_why(
 
 
 async def test_update_with_overlap_heals(open_kubelet: OpenKubelet) -> None:
-    """When an older plugin of the same resource ends, the kubelet disconnects the newer one, which registers again."""
+    """The end of an older plugin of the same resource leaves the newer one offered.
+
+    Kubelets up to 1.36 disconnect the newer one at that moment, which registers again.
+    """
     async with open_kubelet() as kubelet, anyio.create_task_group() as tasks:
         leave = anyio.Event()
 
@@ -122,8 +130,40 @@ async def test_update_with_overlap_heals(open_kubelet: OpenKubelet) -> None:
         ) as standing:
             await kubelet.wait_offer(GPU, 4, 4)
             leave.set()
-            await wait_until(lambda: any("does not follow" in report.last_error for report in standing.reports))
+            if kubelet.minor < FIRST_WITH_PATHS:
+                await wait_until(lambda: any("does not follow" in report.last_error for report in standing.reports))
             await kubelet.wait_offer(GPU, 4, 4)
+            assert not await kubelet.run_pod("pod", {GPU: 1})
+            assert any("does not follow" in report.last_error for report in standing.reports) == (
+                kubelet.minor < FIRST_WITH_PATHS
+            )
+
+
+async def test_a_path_is_refused_while_its_stream_is_open_and_then_for_ever(open_kubelet: OpenKubelet) -> None:
+    """By kubelets from 1.37: the refusal makes the kubelet forget to look at the end of that stream.
+
+    Its devices stay on offer, and another path is taken. Kubelets before take the second registration for the first.
+    """
+    async with open_kubelet() as kubelet:
+        registry = kubelet.device_plugins_dir / "kubelet.sock"
+        async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir):
+            await kubelet.wait_offer(GPU, 8, 8)
+            if kubelet.minor < FIRST_WITH_PATHS:
+                await register_plugin(registry, GPU, "n.sock", PluginOptions())
+                return
+            for _ in range(2):
+                with pytest.raises(RegistrationRefused, match=r"device plugin already connected: /.*/n\.sock$"):
+                    await register_plugin(registry, GPU, "n.sock", PluginOptions())
+            assert not await kubelet.run_pod("beside", {GPU: 1})
+        async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir) as standing:
+            await wait_until(lambda: standing.reports and standing.now.registered)
+            assert standing.now.socket.endswith("/n-2.sock")
+            await kubelet.wait_offer(GPU, 8, 8)
+            assert not await kubelet.run_pod("after", {GPU: 1})
+        await kubelet.restart()
+        async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir) as standing:
+            await wait_until(lambda: standing.reports and standing.now.registered)
+            assert standing.now.socket.endswith("/n.sock")
 
 
 async def test_a_pod_for_a_plugin_that_is_away_is_refused(open_kubelet: OpenKubelet) -> None:

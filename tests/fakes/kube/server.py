@@ -175,6 +175,7 @@ class KubeServer:
             (self.store.evict if place.subresource == "eviction" else self.store.bind)(place, body)
             answer = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
             return web.json_response(self.finish(request, answer), status=201)
+        self.store.is_rehearsal = request.query.get("dryRun") == "All"
         if request.method == "DELETE":
             gone = whole(place.kind, self.store.delete(place, body))
             success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

@@ -51,6 +51,8 @@ class ObjectStore:
         """Older versions are forgotten."""
         self.budgets: set[str] = set()
         """Values of the label `app` whose running pods no budget lets go."""
+        self.is_rehearsal = False
+        """Whether writes are answered and forgotten, as in a dry run."""
         self.changes: list[Change] = []
         self.changed = asyncio.Event()
         """Set with the next change, and then replaced by another one."""
@@ -216,8 +218,8 @@ class ObjectStore:
         ):
             if key in holder and not holder[key]:
                 del holder[key]
-        if before is not None and _strip(before) == _strip(after):
-            return before
+        if self.is_rehearsal or (before is not None and _strip(before) == _strip(after)):
+            return before if before is not None and not self.is_rehearsal else after
         earlier = deepcopy(before)
         self.objects[kind.plural][name] = after
         return self.note(kind.plural, name, earlier)

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.client import Channel, UnaryStreamMethod, UnaryUnaryMethod
 
 from nodeagent.edge.grpc.caller import ask_apart
+from nodeagent.edge.kubelet.claim_server import HEALTH_SERVICES
 from nodeagent.edge.kubelet.proto import dra_v1_pb2, dra_v1beta1_pb2
-from nodeagent.edge.kubelet.proto.dra_health_grpc import DRAResourceHealthStub
 from nodeagent.edge.kubelet.proto.dra_health_pb2 import NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from nodeagent.edge.kubelet.proto.plugin_registration_grpc import RegistrationStub
 from nodeagent.edge.kubelet.proto.plugin_registration_pb2 import InfoRequest, PluginInfo, RegistrationStatus
@@ -34,9 +34,13 @@ class ClaimKubelet:
     async def unprepare(self, *claims: ClaimReference) -> Any:
         return await self._ask("Unprepare", claims)
 
-    async def watch_health(self) -> AsyncGenerator[NodeWatchResourcesResponse, None]:
+    async def watch_health(self, service: str = HEALTH_SERVICES[0]) -> AsyncGenerator[NodeWatchResourcesResponse, None]:
         """What is told of devices, until the stream ends."""
-        async with DRAResourceHealthStub(self.channel).NodeWatchResources.open() as stream:
+        path = f"/{service}/NodeWatchResources"
+        call: UnaryStreamMethod[NodeWatchResourcesRequest, NodeWatchResourcesResponse] = UnaryStreamMethod(
+            self.channel, path, NodeWatchResourcesRequest, NodeWatchResourcesResponse
+        )
+        async with call.open() as stream:
             await stream.send_message(NodeWatchResourcesRequest(), end=True)
             async for message in stream:
                 yield message

@@ -24,6 +24,10 @@ class KubeletUnderTest(Protocol):
     """The least that the contract needs; a harness for the real kubelet has the same methods."""
 
     @property
+    def minor(self) -> int:
+        """The minor version of Kubernetes."""
+
+    @property
     def device_plugins_dir(self) -> Path: ...
 
     @property
@@ -61,7 +65,7 @@ class StandIn:
     """The stand-in as a kubelet under test."""
 
     def __init__(self, kubelet: StandInKubelet) -> None:
-        self.kubelet = kubelet
+        self.kubelet, self.minor = kubelet, kubelet.minor
         self.device_plugins_dir = kubelet.device_plugins_dir
         self.plugins_registry_dir = kubelet.plugins_registry_dir
         self.pod_resources_socket = kubelet.pod_resources_socket
@@ -102,9 +106,9 @@ class StandIn:
 
 
 @asynccontextmanager
-async def running_stand_in(root: Path) -> AsyncIterator[StandIn]:
+async def running_stand_in(root: Path, *, minor: int = 37) -> AsyncIterator[StandIn]:
     """A stand-in kubelet that serves for as long as the block lasts."""
-    kubelet = StandInKubelet(root)
+    kubelet = StandInKubelet(root, minor=minor)
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)
         yield StandIn(kubelet)

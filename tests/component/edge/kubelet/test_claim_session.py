@@ -11,7 +11,7 @@ from nodeagent.core.channels.gathered import Gathered
 from nodeagent.edge.grpc.errors import SocketUnavailable
 from nodeagent.edge.kubelet import claim_server
 from nodeagent.edge.kubelet.call_times import CallTimes
-from nodeagent.edge.kubelet.claim_server import VERSIONS
+from nodeagent.edge.kubelet.claim_server import HEALTH_SERVICES, VERSIONS
 from nodeagent.edge.kubelet.claim_session import ClaimSession
 from nodeagent.model.claims import ClaimReference, ClaimStanding, DeviceAnswer, DeviceHealth
 from tests.support.claims import DRIVER, POOL, make_reference
@@ -79,7 +79,8 @@ async def test_the_kubelet_is_told_who_is_there_and_the_newest_version_first(ser
         async with registered(served.registry) as kubelet:
             assert (kubelet.info.type, kubelet.info.name) == ("DRAPlugin", DRIVER)
             assert tuple(kubelet.info.supported_versions) == VERSIONS
-            assert VERSIONS == ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth")
+            assert VERSIONS[:2] == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+            assert VERSIONS[2:] == HEALTH_SERVICES
             assert kubelet.info.endpoint == str(served.plugins / DRIVER / "dra.sock")
             assert (served.reports[-1].registered, served.reports[-1].last_error) == (True, "")
         async with registered(served.registry, error="no such version"):
@@ -109,13 +110,15 @@ async def test_each_claim_has_its_answer_in_either_version(served: Served, versi
     }
 
 
+@pytest.mark.parametrize("service", ["v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"])
 async def test_health_is_told_when_it_changes_and_again_before_it_is_out_of_date(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch, service: str
 ) -> None:
+    """Kubelets from 1.37 ask under another name than those before."""
     monkeypatch.setattr(claim_server, "HEALTH_SECONDS", 0.05)
     well, ill, dark = (DeviceHealth(pool=POOL, device="gpu-0", is_healthy=one) for one in (True, False, None))
     async with served.running(), registered(served.registry) as kubelet:
-        messages = kubelet.watch_health()
+        messages = kubelet.watch_health(service)
         served.driver.health.put((well,))
         first = await messages.__anext__()
         again = await messages.__anext__()

@@ -30,9 +30,9 @@ def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running_ours(root: Path) -> AsyncIterator[tuple[StandIn, Standing]]:
+async def running_ours(root: Path, minor: int) -> AsyncIterator[tuple[StandIn, Standing]]:
     """A kubelet with our plugin, registered."""
-    async with running_stand_in(root) as kubelet:
+    async with running_stand_in(root, minor=minor) as kubelet:
         with closing(KubeletState(kubelet.device_plugins_dir, kubelet.pod_resources_socket)) as account:
             async with running_session(
                 FakeDevicePlugin(), kubelet.device_plugins_dir, "ours.sock", account.read_allocatable
@@ -61,20 +61,36 @@ def count_registrations(kubelet: StandIn) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("endpoint", ["theirs.sock", "ours.sock"])
-async def test_another_plugin_is_told_and_not_fought_and_outlived(short_dir: Path, endpoint: str) -> None:
-    """While it is there we stay as we are and say so; when it leaves first we register again, whatever its socket."""
-    async with running_ours(short_dir) as (kubelet, standing), anyio.create_task_group() as tasks:
+@pytest.mark.parametrize(("minor", "endpoint"), [(36, "theirs.sock"), (36, "ours.sock"), (37, "theirs.sock")])
+async def test_another_plugin_is_told_and_not_fought_and_outlived(short_dir: Path, minor: int, endpoint: str) -> None:
+    """While it is there we stay as we are and say so; after its end the kubelet has our list, whatever its socket.
+
+    Kubelets up to 1.36 drop our plugin at that end, kubelets from 1.37 go on with the other plugin's list.
+    """
+    async with running_ours(short_dir, minor) as (kubelet, standing), anyio.create_task_group() as tasks:
         foreign = Foreign(kubelet, endpoint, 4)
         await tasks.start(foreign.run)
         await wait_until(lambda: standing.now.contested)
         await anyio.sleep(3 * POLL_EVERY_SECONDS)
         assert count_registrations(kubelet) == 2
+        assert kubelet.kubelet.offers()[GPU].capacity == 4
         assert standing.now.registered
         foreign.leave.set()
         await kubelet.wait_offer(GPU, 8, 8)
         await wait_until(lambda: standing.now.registered and not standing.now.contested)
-        assert count_registrations(kubelet) == 3
+        assert count_registrations(kubelet) == (3 if minor == 36 else 2)
+        assert not await kubelet.run_pod("after", {GPU: 8})
+
+
+async def test_a_path_taken_from_us_is_ours_again(short_dir: Path) -> None:
+    """A kubelet from 1.37 refuses the other plugin, whose socket lies in the place of ours, until it goes."""
+    async with running_ours(short_dir, 37) as (kubelet, standing):
+        directory = kubelet.device_plugins_dir
+        async with running_session(FakeDevicePlugin(make_devices(4)), directory, "ours.sock") as foreign:
+            await wait_until(lambda: foreign.reports and "already connected" in foreign.now.last_error)
+            await wait_until(lambda: "in place of" in standing.now.contested or foreign.now.registered)
+        await kubelet.wait_offer(GPU, 8, 8)
+        await wait_until(lambda: not standing.now.contested)
         assert not await kubelet.run_pod("after", {GPU: 8})
 
 
@@ -143,7 +159,7 @@ async def test_a_difference_counts_when_it_is_seen_twice_in_a_row(
 ) -> None:
     """One look may fall between a list and its arrival; silence proves nothing."""
     sent = tuple(AdvertisedDevice(id=DeviceId(name), healthy=True) for name in "ab")
-    check = ListCheck(GPU, answering(*answers))
+    check = ListCheck(GPU, answering(*answers), dict)
     found = []
     for _ in answers:
         await anyio.sleep(1)
@@ -154,7 +170,7 @@ async def test_a_difference_counts_when_it_is_seen_twice_in_a_row(
 @pytest.mark.virtual_time
 async def test_a_list_that_changes_meanwhile_begins_anew() -> None:
     """What was suspected of the list before says nothing of this one."""
-    check = ListCheck(GPU, answering("c", "c", "c"))
+    check = ListCheck(GPU, answering("c", "c", "c"), dict)
     for count, verdict in ((1, "AS_SENT"), (2, "AS_SENT"), (2, "ANOTHER")):
         await anyio.sleep(1)
         sent = tuple(AdvertisedDevice(id=DeviceId(str(number)), healthy=True) for number in range(count))
@@ -169,7 +185,7 @@ async def test_a_kubelet_that_does_not_answer_in_time_is_not_waited_for() -> Non
         await anyio.sleep_forever()
         raise AssertionError
 
-    check = ListCheck(GPU, hang)
+    check = ListCheck(GPU, hang, dict)
     await anyio.sleep(1)
     began = anyio.current_time()
     assert await check.look(()) is ListVerdict.AS_SENT
@@ -178,4 +194,4 @@ async def test_a_kubelet_that_does_not_answer_in_time_is_not_waited_for() -> Non
 
 async def test_without_an_account_there_is_no_suspicion() -> None:
     """Where nobody can be asked everything is taken to be as sent."""
-    assert await ListCheck(GPU, None).look(make_devices(3)) is ListVerdict.AS_SENT
+    assert await ListCheck(GPU, None, dict).look(make_devices(3)) is ListVerdict.AS_SENT

@@ -175,3 +175,23 @@ async def test_quick_changes_are_not_queued(short_dir: Path) -> None:
             for size in range(2, 300):
                 plugin.set_devices(make_devices(size))
             await kubelet.wait_offer(GPU, 299, 299)
+
+
+async def test_a_path_that_the_kubelet_refuses_is_followed_by_another_name(short_dir: Path) -> None:
+    """Kubelets from 1.37 refuse the path of a stream that they believe alive; the refusal lasts until their restart."""
+    async with running_stand_in(short_dir) as kubelet:
+        async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir) as standing:
+            await kubelet.wait_offer(GPU, 8, 8)
+            with pytest.raises(RegistrationRefused, match="already connected") as refused:
+                await register_plugin(kubelet.device_plugins_dir / "kubelet.sock", GPU, "n.sock", PluginOptions())
+            assert refused.value.is_path_spent
+            assert not await kubelet.run_pod("before", {GPU: 4})
+        await kubelet.wait_offer(GPU, 8, 8)  # the end of the stream went by unnoticed
+        async with running_session(FakeDevicePlugin(), kubelet.device_plugins_dir) as standing:
+            await wait_until(lambda: standing.reports and standing.now.registered)
+            assert Path(standing.now.socket).name == "n-2.sock"
+            assert not (kubelet.device_plugins_dir / "n.sock").exists()
+            assert not await kubelet.run_pod("after", {GPU: 4})
+            await kubelet.restart()
+            await kubelet.wait_offer(GPU, 8, 8)
+            assert Path(standing.now.socket).name == "n-2.sock"

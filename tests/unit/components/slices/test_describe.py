@@ -62,7 +62,7 @@ def test_a_gpu_has_all_that_the_driver_of_nvidia_tells_and_what_the_api_has_name
         "uuid": gpu_uuid(0),
         "index": 0,
         "productName": "NVIDIA H100 80GB HBM3",
-        "brand": "NVIDIA",
+        "brand": "Nvidia",
         "architecture": "Hopper",
         "cudaComputeCapability": Version(text="9.0.0"),
         "driverVersion": Version(text="550.163.1"),

@@ -8,10 +8,13 @@ from nodeagent.components.slices.plan import (
     Sight,
     explain_dropped,
     judge_kept,
+    judge_refused,
+    list_fields,
     pack,
     plan_contents,
     summarise,
 )
+from nodeagent.config.sections.claims import TaintRule
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.offering import AllocationMode
@@ -190,6 +193,43 @@ def test_what_the_server_drops_is_noticed() -> None:
     assert judge_kept(counters, SliceContent(), all_of_it) == Abilities(counters=False)
     bare = SliceContent(devices=tuple(replace(one, consumes=None) for one in parts.devices))
     assert judge_kept(parts, bare, all_of_it) == Abilities(counters=False)
+
+
+def test_what_the_server_refuses_is_left_out() -> None:
+    """Its message names the field; a message about another field changes nothing."""
+    all_of_it = Abilities()
+    assert judge_refused("spec.devices[0].taints: Too many: 5: must have at most 4", all_of_it) == Abilities(
+        many_taints=False
+    )
+    assert judge_refused("spec.sharedCounters: Forbidden", all_of_it) == Abilities(counters=False)
+    assert judge_refused("spec.pool.name: Invalid value", all_of_it) == all_of_it
+
+
+def test_few_taints_are_the_worst() -> None:
+    """At most four, and none that only informs."""
+    gpus = [make_gpu(0)]
+    found = {gpus[0].uuid: [(f"finding-{number}", Verdict.UNHEALTHY) for number in range(6)]}
+    health = make_report(make_inventory(gpus), found)
+    rules = (TaintRule(finding="finding-0", effect="None"), TaintRule(finding="finding-5", effect="NoExecute"))
+    whole = make_sight(gpus, health=health, choices={"taints": rules})
+    (device,) = devices(replace(whole, abilities=Abilities(many_taints=False))).values()
+    assert [(one.key[-1], one.effect) for one in device.taints] == [
+        ("5", "NoExecute"),
+        ("1", "NoSchedule"),
+        ("2", "NoSchedule"),
+        ("3", "NoSchedule"),
+    ]
+    (content,) = plan_contents(whole)
+    assert list_fields(content) == {"taints", "many taints"}
+
+
+def test_the_fields_of_a_content_are_those_that_may_be_dropped() -> None:
+    counters, parts = plan_contents(make_sight(boards(1), choices=ON_DEMAND))
+    (shared,) = plan_contents(make_sight([replace(make_gpu(0), memory_total_bytes=80 * GIB)], choices=SHARES))
+    assert list_fields(counters) == {"sharedCounters"}
+    assert list_fields(parts) == {"consumesCounters"}
+    assert list_fields(shared) == {"allowMultipleAllocations"}
+    assert list_fields(SliceContent()) == frozenset()
 
 
 def test_it_is_said_by_the_gate_that_is_missing() -> None:

@@ -20,6 +20,7 @@ from nodeagent.rules.devices.group import (
     plan_classes,
 )
 from nodeagent.rules.devices.health import Judged, describe_gone, judge, judge_files, plan_files
+from nodeagent.rules.devices.match import name_extra_patterns, name_node_patterns
 from nodeagent.rules.ids import find_uuid
 
 CODES = ("device-gone", "device-unhealthy", "devices-missing", "devices-unclear")
@@ -46,13 +47,14 @@ class Findings(NamedTuple):
 def plan_scan(classes: Iterable[DeviceClass]) -> ScanRequest:
     """The scan for all classes."""
     classes = tuple(classes)
-    patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
-    unnamed = [each for each in classes if not each.nodes]
+    patterns = [pattern for each in classes for pattern in (*name_node_patterns(each), *name_extra_patterns(each))]
+    unnamed = [each for each in classes if not name_node_patterns(each)]
     names = [each.sysfs_class for each in unnamed if each.sysfs_class is not None]
     return ScanRequest(
         patterns=tuple(dict.fromkeys(patterns)),
         sysfs_classes=tuple(dict.fromkeys(names)),
         is_pci=any(each.sysfs_class is None for each in unnamed),
+        has_all_functions=any(each.vfio for each in classes),
     )
 
 

@@ -26,6 +26,7 @@ NODE_PATTERN = Text(
     r"/(?!\.\.?/)[^/*?\[\]]+(/(?!\.\.?(/|$))[^/]+)+",
     256,
 )
+_HEX_WORD = Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)
 _LABEL_WORD = Text("a word such as cameras", r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63)
 
 
@@ -92,7 +93,7 @@ class DeviceClass(Section):
         "of any",
     )
     pci_vendor: str | None = knob(
-        Maybe(Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)),
+        Maybe(_HEX_WORD),
         None,
         "only nodes of PCI functions of this vendor",
         "of any, and such as are not on the PCI bus",
@@ -102,6 +103,28 @@ class DeviceClass(Section):
         None,
         "only nodes of PCI functions whose class begins so",
         "of any, and such as are not on the PCI bus",
+    )
+    pci_devices: tuple[str, ...] = knob(
+        ListOf(_HEX_WORD), (), "only nodes of PCI functions with one of these device ids of `pci_vendor`", "of any"
+    )
+    pci_drivers: tuple[str, ...] = knob(
+        ListOf(Text("the name of a kernel driver such as xe", r"[A-Za-z0-9_.-]+", 64)),
+        (),
+        "only nodes of PCI functions bound to one of these kernel drivers",
+        "to any; with `vfio`, to any driver of VFIO",
+    )
+    pci_parents: tuple[str, ...] = knob(
+        ListOf(Text("a PCI address such as 0000:3b:00.0, with wildcards", r"[0-9a-fA-F:.*?\[\]-]+", 64)),
+        (),
+        'only nodes of SR-IOV virtual functions of one of these physical functions; "*" means any',
+        "of any function, physical or virtual",
+    )
+    vfio: bool = knob(
+        Flag(),
+        default=False,
+        what="give PCI functions that are bound to VFIO, for a virtual machine or a program with a driver of its own:"
+        " a device is an IOMMU group, its node /dev/vfio/<group>, and /dev/vfio/vfio comes with it",
+        why="most programs work through the kernel's driver",
     )
     group: Grouping = knob(
         OneOf[Grouping](("node", "number", "device", "all")),
@@ -155,6 +178,12 @@ class DeviceClass(Section):
         Nested(DeviceHealth), DeviceHealth(), "what makes a device good for work, besides its nodes being there"
     )
 
+    @property
+    def has_pci_words(self) -> bool:
+        """Whether only PCI functions can be of the class."""
+        one_of = (self.pci_vendor, self.pci_class, self.pci_devices, self.pci_drivers, self.pci_parents)
+        return self.vfio or any(one_of)
+
 
 class ClassKind(Nested[DeviceClass], frozen=True):
     """A class, laid over the ready-made class named by `use`; judged apart from other classes."""
@@ -178,9 +207,15 @@ def _find_base(node: Node) -> Node:
 def _judge(found: DeviceClass, node: Node, place: Place) -> None:
     if not found.resource:
         raise place.key("resource").refuse(node.origin, "the key is missing; give it, or a ready-made class by `use`")
-    if not (found.nodes or found.sysfs_class or found.pci_vendor or found.pci_class):
+    if not (found.nodes or found.sysfs_class or found.has_pci_words):
         message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or pci_class"
         raise place.key("nodes").refuse(node.origin, message)
+    if found.pci_devices and not found.pci_vendor:
+        message = "a device id means a device only together with its vendor; give pci_vendor"
+        raise place.key("pci_devices").refuse(node.origin, message)
+    if found.vfio and (found.nodes or found.sysfs_class):
+        message = "the nodes of VFIO follow from the IOMMU groups; leave nodes and sysfs_class out"
+        raise place.key("vfio").refuse(node.origin, message)
     for index, check in enumerate(found.health.sysfs):
         if (check.equals is None) == (check.below is None):
             here = place.key("health").key("sysfs").item(index)

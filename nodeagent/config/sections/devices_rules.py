@@ -54,14 +54,21 @@ def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tu
 
 
 def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
-    """Whether PCI vendor, PCI class or sysfs class keeps two classes apart."""
+    """Whether what is said of PCI functions, or the class in sysfs, keeps two classes apart."""
     vendors = (one.pci_vendor, other.pci_vendor)
     if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
+        return True
+    if _differ(one.pci_devices, other.pci_devices) or _differ(one.pci_drivers, other.pci_drivers):
         return True
     kinds = ((one.pci_class or "").lower(), (other.pci_class or "").lower())
     if all(kinds) and not (kinds[0].startswith(kinds[1]) or kinds[1].startswith(kinds[0])):
         return True
     return bool(one.sysfs_class and other.sysfs_class and one.sysfs_class != other.sysfs_class)
+
+
+def _differ(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether both name values, and none in common."""
+    return bool(some and others) and not {each.lower() for each in some} & {each.lower() for each in others}
 
 
 def _list_gpu_resources(settings: "Settings") -> dict[str, str]:

@@ -9,7 +9,8 @@ from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevices
 from nodeagent.model.nvidia import PCI_VENDOR
 from nodeagent.model.values import Value
-from nodeagent.rules.devices.group import matches, plan_classes
+from nodeagent.rules.devices.group import plan_classes
+from nodeagent.rules.devices.match import matches
 
 _DISPLAY, _ACCELERATOR = 0x03, 0x12
 

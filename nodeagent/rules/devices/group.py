@@ -8,7 +8,6 @@ Refuses to give a node to two classes: the second class does not get it, and bot
 
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -16,6 +15,8 @@ from nodeagent.config.globs import is_pattern
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevice, HostDevices, HostNode
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.devices.match import match_path, matches, name_extra_patterns
+from nodeagent.rules.devices.vfio import find_groups
 from nodeagent.rules.ids import DEVICE_PREFIX
 
 _DEV: Final = "/dev/"
@@ -45,15 +46,14 @@ def name_resource(device_class: DeviceClass) -> ResourceName:
 
 
 def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str, str]) -> Grouped:
-    resource, problems = name_resource(device_class), []
-    own: list[HostNode] = []
-    for node in host.nodes:
-        if not matches(device_class, node, host):
-            continue
-        if (holder := claimed.setdefault(node.path, resource)) != resource:
-            problems.append(f"{node.path} is of {holder} and of {resource}: it stays with {holder}; narrow one of them")
-        else:
-            own.append(node)
+    resource, problems = name_resource(device_class), list[str]()
+    if device_class.vfio:
+        return _plan_vfio(device_class, host, claimed)
+    own = [
+        node
+        for node in host.nodes
+        if matches(device_class, node, host) and _claim(node.path, resource, claimed, problems)
+    ]
     groups: dict[str, list[HostNode]] = {}
     for node in own:
         key = _find_key(device_class, node)
@@ -66,38 +66,45 @@ def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str,
     return Grouped(tuple(sorted(devices, key=lambda one: sort_key(one.nodes[0]))), tuple(problems))
 
 
-def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> bool:
-    """Whether a node is of a class: every condition of the class must be true."""
-    if device_class.nodes and not any(match_path(node.path, pattern) for pattern in device_class.nodes):
-        return False
-    if device_class.sysfs_class is not None and node.sysfs_class != device_class.sysfs_class:
-        return False
-    if device_class.pci_vendor is None and device_class.pci_class is None:
+def _claim(path: str, resource: str, claimed: dict[str, str], problems: list[str]) -> bool:
+    """Whether no earlier class has the node."""
+    if (holder := claimed.setdefault(path, resource)) == resource:
         return True
-    place = host.functions.get(node.pci) if node.pci is not None else None
-    if place is None:
-        return False
-    if device_class.pci_vendor is not None and place.vendor != int(device_class.pci_vendor, 16):
-        return False
-    return device_class.pci_class is None or f"{place.pci_class:06x}".startswith(device_class.pci_class[2:].lower())
+    problems.append(f"{path} is of {holder} and of {resource}: it stays with {holder}; narrow one of them")
+    return False
 
 
-def match_path(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path; a wildcard does not match a slash."""
-    parts, patterns = path.split("/"), pattern.split("/")
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+def _plan_vfio(device_class: DeviceClass, host: HostDevices, claimed: dict[str, str]) -> Grouped:
+    """A device for each IOMMU group, named by the group's first function: the numbers of groups change with a boot."""
+    resource, problems, devices = name_resource(device_class), list[str](), list[HostDevice]()
+    for group in find_groups(device_class, host):
+        if group.problem:
+            problems.append(group.problem)
+        elif _claim(group.path, resource, claimed, problems):
+            first = group.functions[0]
+            device = HostDevice(
+                id=render_id(resource, name_key(first, is_path=False)),
+                name=group.path,
+                nodes=(group.path,),
+                sysfs=f"bus/pci/devices/{first}",
+                pci=first,
+                pci_addresses=group.functions,
+                numa_node=host.functions[first].numa_node,
+            )
+            devices.append(device)
+    return Grouped(tuple(devices), tuple(problems))
 
 
 def list_extra_nodes(device_class: DeviceClass, host: HostDevices) -> tuple[str, ...]:
     """The further nodes present on the host."""
-    return tuple(
-        node.path for node in host.nodes if any(match_path(node.path, pattern) for pattern in device_class.extra_nodes)
-    )
+    patterns = name_extra_patterns(device_class)
+    return tuple(node.path for node in host.nodes if any(match_path(node.path, pattern) for pattern in patterns))
 
 
 def list_missing_extras(device_class: DeviceClass, host: HostDevices) -> tuple[str, ...]:
     """The further nodes that must be there and are not."""
-    return tuple(path for path in device_class.extra_nodes if not is_pattern(path) and path in host.missing)
+    paths = name_extra_patterns(device_class)
+    return tuple(path for path in paths if not is_pattern(path) and path in host.missing)
 
 
 def split_number(path: str) -> tuple[str, int | None]:
@@ -155,6 +162,7 @@ def _build(resource: ResourceName, name: str, nodes: Sequence[HostNode]) -> Host
         nodes=tuple(node.path for node in ordered),
         sysfs=first.sysfs,
         pci=first.pci,
+        pci_addresses=tuple(dict.fromkeys(node.pci for node in ordered if node.pci is not None)),
         numa_node=next((node.numa_node for node in ordered if node.numa_node is not None), None),
     )
 

@@ -94,8 +94,10 @@ def test_what_sysfs_says_of_a_node_comes_with_it(roots: ScanRoots) -> None:
     assert node.sysfs == f"{node.hardware}/infiniband_verbs/uverbs0"
     chain = ("pci0000:3a", "0000:3a:00.0")
     assert found.functions == {
-        RDMA: PciPlace(vendor=0x15B3, pci_class=0x020700, device=0x1017, chain=(*chain, RDMA)),
-        "0000:3c:00.0": PciPlace(vendor=0x10DE, pci_class=0x030200, device=0x1017, chain=(*chain, "0000:3c:00.0")),
+        RDMA: PciPlace(vendor=0x15B3, pci_class=0x020700, device=0x1017, numa_node=1, chain=(*chain, RDMA)),
+        "0000:3c:00.0": PciPlace(
+            vendor=0x10DE, pci_class=0x030200, device=0x1017, numa_node=0, chain=(*chain, "0000:3c:00.0")
+        ),
     }
 
 

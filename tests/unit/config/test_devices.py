@@ -81,6 +81,18 @@ def test_a_class_is_written_back_as_it_is_read() -> None:
             "- {use: kvm, pci_vendor: 8086}",
             "devices.classes[0].pci_vendor: value '8086' is refused; give four hexadecimal",
         ),
+        (
+            "- {resource: a.com/x, nodes: [/dev/x], pci_devices: ['0x0001']}",
+            "devices.classes[0].pci_devices: a device id means a device only together with its vendor; give pci_vendor",
+        ),
+        (
+            "- {resource: a.com/x, vfio: true, nodes: [/dev/vfio/1]}",
+            "devices.classes[0].vfio: the nodes of VFIO follow from the IOMMU groups; leave nodes and sysfs_class out",
+        ),
+        (
+            "- {resource: a.com/x, pci_parents: [eth0]}",
+            "devices.classes[0].pci_parents[0]: value 'eth0' is refused; give a PCI address such as 0000:3b:00.0, with",
+        ),
         ("- {use: kvm, nods: []}", "devices.classes[0].nods: unknown key; did you mean 'nodes'?"),
         ("- kvm", "devices.classes[0]: value 'kvm' is refused; give a mapping of keys"),
         (
@@ -141,6 +153,15 @@ def test_classes_that_would_meet_are_refused_with_both_names(first: str, second:
             "resource: a.com/x, nodes: [/dev/x*], pci_class: '0x0300'",
             "resource: a.com/y, nodes: [/dev/x*], pci_class: '0x12'",
         ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], pci_vendor: '0x8086', pci_devices: ['0x0001']",
+            "resource: a.com/y, nodes: [/dev/x*], pci_vendor: '0x8086', pci_devices: ['0x0002']",
+        ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], pci_drivers: [i915]",
+            "resource: a.com/y, nodes: [/dev/x*], pci_drivers: [xe]",
+        ),
+        ("resource: a.com/x, vfio: true, pci_vendor: '0x10de'", "resource: a.com/y, pci_parents: ['*']"),
         ("resource: a.com/x, nodes: [/dev/x*], sysfs_class: a", "resource: a.com/y, nodes: [/dev/x*], sysfs_class: b"),
         ("resource: a.com/x, nodes: [/dev/x*]", "resource: a.com/y, nodes: [/dev/y*]"),
     ],

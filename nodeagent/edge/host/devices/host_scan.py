@@ -9,7 +9,6 @@ Refuses to open a device, and to know a device's purpose.
 
 import glob
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -23,12 +22,11 @@ from anyio import sleep
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
-from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
-from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
+from nodeagent.edge.host.devices.pci_functions import find_addresses, read_functions
 from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
 from nodeagent.edge.host.host_worker import HostWorker
-from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanRequest
+from nodeagent.model.devices import HostDevices, HostNode, ScanRequest
 from nodeagent.model.ids import PciAddress
 
 POLL_SECONDS: Final = 1.0
@@ -37,8 +35,6 @@ POLL_INTERVAL_SECONDS: Final = 10.0
 _SPARE_SECONDS: Final = 2.0
 """A thread's deadline beyond the deadline of the thread's command."""
 _SAID_LIMIT: Final = 200
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _CHARACTERS, _BLOCKS = "dev/char", "dev/block"
 
 Fingerprint = tuple[object, ...]
@@ -118,7 +114,8 @@ def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
         if path not in found and (node := _read_node(roots, path)) is not None:
             found[path] = node
     nodes = [found[path] for path in sorted(found)]
-    return HostDevices(nodes=tuple(nodes), functions=_read_functions(roots.sys, nodes), missing=tuple(missing))
+    functions = read_functions(roots.sys, nodes, is_all=request.has_all_functions)
+    return HostDevices(nodes=tuple(nodes), functions=functions, missing=tuple(missing))
 
 
 def read_fingerprint(roots: ScanRoots, request: ScanRequest) -> Fingerprint:
@@ -153,7 +150,7 @@ def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:
     for kind in (_CHARACTERS, _BLOCKS) if request.is_pci else ():
         for number in list_names(roots.sys / kind):
             place = roots.sys / kind / number
-            if _find_addresses(os.path.realpath(place)):
+            if find_addresses(os.path.realpath(place)):
                 yield from _find_path(place)
 
 
@@ -178,7 +175,7 @@ def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
     if not os.path.isdir(place):  # noqa: PTH112  # a path object costs more than the call
         return HostNode(path=path, is_block=is_block, number=number)
     hardware = os.path.realpath(f"{place}/device") if os.path.lexists(f"{place}/device") else ""
-    addresses = _find_addresses(hardware or place)
+    addresses = find_addresses(hardware or place)
     return HostNode(
         path=path,
         is_block=is_block,
@@ -191,10 +188,6 @@ def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
     )
 
 
-def _find_addresses(place: str) -> list[str]:
-    return [part for part in place.split("/") if _ADDRESS.fullmatch(part)]
-
-
 def _find_numa_node(place: str, base: str) -> int | None:
     """The NUMA node of the nearest ancestor that has a NUMA file; -1 there stands for an unknown node."""
     while place.startswith(f"{base}/"):
@@ -202,29 +195,6 @@ def _find_numa_node(place: str, base: str) -> int | None:
             return found if found >= 0 else None
         place = os.path.dirname(place)  # noqa: PTH120  # text to text
     return None
-
-
-def _read_functions(sys_root: Path, nodes: Iterable[HostNode]) -> dict[PciAddress, PciPlace]:
-    """The PCI functions of the nodes, and NVIDIA's GPUs, for the distance to them."""
-    wanted = {node.pci for node in nodes if node.pci is not None}
-    if not wanted:
-        return {}
-    directory = sys_root / PCI_DEVICES
-    found = {}
-    for name in list_names(directory):
-        place = directory / name
-        vendor = read_number(place / "vendor")
-        if vendor is None or (name not in wanted and vendor != NVIDIA_VENDOR):
-            continue
-        parts = os.path.realpath(place).split("/")
-        chain = [part for part in parts if _ADDRESS.fullmatch(part) or _ROOT.fullmatch(part)]
-        found[PciAddress(name)] = PciPlace(
-            vendor=vendor,
-            pci_class=read_number(place / "class") or 0,
-            device=read_number(place / "device") or 0,
-            chain=tuple(chain),
-        )
-    return found
 
 
 def run_command(argv: Sequence[str], timeout_seconds: float) -> str:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.model.devices import HostDevice, HostDevices, PciPlace
-from nodeagent.model.ids import ResourceName
+from nodeagent.model.ids import PciAddress, ResourceName
 from nodeagent.rules.devices.group import (
     list_extra_nodes,
     list_missing_extras,
-    match_path,
     name_key,
     parse_id,
     plan_classes,
@@ -17,10 +17,12 @@ from nodeagent.rules.devices.group import (
     sort_key,
     split_number,
 )
+from nodeagent.rules.devices.match import match_path
 from nodeagent.rules.ids import is_ours, parse_device_id
 from tests.support.devices import make_class, make_host, make_node
 
 THING = ResourceName("example.com/thing")
+CARD = PciAddress("0000:3b:00.0")
 INTEL, AMD = PciPlace(vendor=0x8086, pci_class=0x030000), PciPlace(vendor=0x1002, pci_class=0x038000)
 
 
@@ -85,6 +87,29 @@ def test_everything_that_a_class_says_must_be_true() -> None:
     assert names(pci_class="0x03", sysfs_class="drm") == ["128", "129"]
     assert names(sysfs_class="video4linux", nodes=["/dev/dri/*"]) == []
     assert names(sysfs_class="drm") == ["128", "129", "130", "131"]
+
+
+def test_a_function_is_chosen_by_id_driver_and_parent() -> None:
+    """As the SR-IOV network device plugin chooses by devices, drivers and rootDevices."""
+    virtual = PciPlace(vendor=0x15B3, pci_class=0x020000, device=0x101E, driver="mlx5_core", parent=CARD)
+    host = make_host(
+        make_node("/dev/infiniband/uverbs0", pci="0000:3b:00.0"),
+        make_node("/dev/infiniband/uverbs1", pci="0000:3b:00.2"),
+        make_node("/dev/infiniband/uverbs2", pci="0000:5e:00.2"),
+        f0000_3b_00_0=PciPlace(vendor=0x15B3, pci_class=0x020000, device=0x101D, driver="mlx5_core"),
+        f0000_3b_00_2=virtual,
+        f0000_5e_00_2=replace(virtual, parent=PciAddress("0000:5e:00.0"), driver="other"),
+    )
+
+    def names(**keys: Any) -> list[str]:
+        return [device.name[-1] for device in plan(host, **keys)]
+
+    assert names(pci_vendor="0x15B3") == ["0", "1", "2"]
+    assert names(pci_vendor="0x15b3", pci_devices=["0x101E", "0x0001"]) == ["1", "2"]
+    assert names(pci_drivers=["mlx5_core", "irdma"]) == ["0", "1"]
+    assert names(pci_parents=["*"]) == ["1", "2"]
+    assert names(pci_parents=["0000:3B:00.*", "0000:af:00.0"]) == ["1"]
+    assert plan(host, pci_parents=["*"])[0].pci_addresses == ("0000:3b:00.2",)
 
 
 def test_a_node_stays_with_the_class_that_comes_first() -> None:

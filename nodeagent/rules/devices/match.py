@@ -1,0 +1,54 @@
+"""Whether a device node or a PCI function is of a class: all that the class says must be true.
+
+Owns the meaning of the words by which a class chooses.
+"""
+
+from fnmatch import fnmatchcase
+
+from nodeagent.config.sections.devices import DeviceClass
+from nodeagent.model.devices import HostDevices, HostNode, PciPlace
+
+VFIO_NODES, VFIO_CONTAINER = "/dev/vfio/[0-9]*", "/dev/vfio/vfio"
+
+
+def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> bool:
+    """Whether a node is of a class."""
+    if device_class.nodes and not any(match_path(node.path, pattern) for pattern in device_class.nodes):
+        return False
+    if device_class.sysfs_class is not None and node.sysfs_class != device_class.sysfs_class:
+        return False
+    if not device_class.has_pci_words:
+        return True
+    place = host.functions.get(node.pci) if node.pci is not None else None
+    return place is not None and matches_function(device_class, place)
+
+
+def matches_function(device_class: DeviceClass, place: PciPlace) -> bool:
+    """Whether a PCI function is of a class."""
+    if device_class.pci_vendor is not None and place.vendor != int(device_class.pci_vendor, 16):
+        return False
+    if device_class.pci_devices and place.device not in {int(each, 16) for each in device_class.pci_devices}:
+        return False
+    if device_class.pci_drivers and place.driver not in device_class.pci_drivers:
+        return False
+    if device_class.pci_parents:
+        patterns, parent = device_class.pci_parents, place.parent
+        if parent is None or not any(fnmatchcase(parent, pattern.lower()) for pattern in patterns):
+            return False
+    return device_class.pci_class is None or f"{place.pci_class:06x}".startswith(device_class.pci_class[2:].lower())
+
+
+def match_path(path: str, pattern: str) -> bool:
+    """Whether a pattern means a path; a wildcard does not match a slash."""
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+def name_node_patterns(device_class: DeviceClass) -> tuple[str, ...]:
+    """The paths at which nodes of a class can be."""
+    return (VFIO_NODES,) if device_class.vfio else device_class.nodes
+
+
+def name_extra_patterns(device_class: DeviceClass) -> tuple[str, ...]:
+    """The paths of further nodes; a program reaches VFIO groups through a container of VFIO."""
+    return (*device_class.extra_nodes, VFIO_CONTAINER) if device_class.vfio else device_class.extra_nodes

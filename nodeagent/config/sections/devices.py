@@ -146,7 +146,8 @@ class DeviceClass(Section):
         MapOf(_VARIABLE, Text("the variable's value", r".*", 4096)),
         MappingProxyType({}),
         "variables that a container gets; {nodes} stands for the nodes as it sees them, {devices} for the devices'"
-        " names, {count} for how many",
+        " names, {indexes} for the numbers at the end of their nodes' names on the host, {pci_addresses} for their PCI"
+        " functions, {count} for how many",
         "none",
     )
     renumber: bool = knob(

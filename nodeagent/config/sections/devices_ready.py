@@ -41,6 +41,13 @@ READY: Final[Mapping[str, Mapping[str, Plain]]] = {
         "group": "device",
         "extra_nodes": ["/dev/kfd"],
     },
+    # The resource is that of one chip; for another one it is written beside `use`.
+    "ascend": {
+        "resource": "huawei.com/Ascend910",
+        "nodes": ["/dev/davinci[0-9]*"],
+        "extra_nodes": ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"],
+        "environment": {"ASCEND_VISIBLE_DEVICES": "{indexes}"},
+    },
     "iluvatar": {"resource": "iluvatar.com/gpu", "nodes": ["/dev/iluvatar[0-9]*"], "renumber": True},
 }
 """The values of each class; all other settings have the defaults of any class."""

@@ -134,8 +134,16 @@ def plan_answer(
 
 
 def _plan_environment(device_class: DeviceClass, devices: Sequence[HostDevice], nodes: Sequence[str]) -> dict[str, str]:
-    names = [parse_id(device.id, name_resource(device_class)) or "" for device in order_devices(devices)]
-    said = {"{nodes}": ",".join(nodes), "{devices}": ",".join(names), "{count}": str(len(devices))}
+    ordered = order_devices(devices)
+    names = [parse_id(device.id, name_resource(device_class)) or "" for device in ordered]
+    numbers = [split_number(device.nodes[0])[1] for device in ordered]
+    said = {
+        "{nodes}": ",".join(nodes),
+        "{devices}": ",".join(names),
+        "{indexes}": ",".join(str(each) for each in numbers if each is not None),
+        "{pci_addresses}": ",".join(address for device in ordered for address in device.pci_addresses),
+        "{count}": str(len(devices)),
+    }
     environment = {}
     for name, text in device_class.environment.items():
         for mark, value in said.items():

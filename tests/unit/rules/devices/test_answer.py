@@ -18,7 +18,7 @@ from nodeagent.rules.devices.answer import (
     render_spec,
 )
 from nodeagent.rules.devices.group import plan_classes
-from tests.support.devices import make_class, make_host
+from tests.support.devices import make_class, make_host, make_node
 
 THING = ResourceName("example.com/thing")
 COUNTED = make_class(nodes=["/dev/[xy]*"], renumber=True, group="number")
@@ -114,3 +114,18 @@ def test_an_answer_has_nodes_or_names_and_the_rest_in_any_case() -> None:
     assert [each.host_path for each in by_name.devices] == ["/dev/ctl"]
     assert by_name.cdi_devices == name_devices(one, two)
     assert (by_name.environment, by_name.mounts) == (by_nodes.environment, by_nodes.mounts)
+
+
+def test_variables_have_numbers_and_addresses_of_all_devices() -> None:
+    """Ascend's runtime reads 0,1; SR-IOV's plugin and KubeVirt give addresses. A node without number adds none."""
+    one = make_class("", use="ascend", environment={"ASCEND_VISIBLE_DEVICES": "{indexes}", "PCI": "{pci_addresses}"})
+    host = make_host(
+        make_node("/dev/davinci10", pci="0000:5e:00.0"),
+        make_node("/dev/davinci2", pci="0000:3b:00.0"),
+        "/dev/davinci3ctl",
+    )
+    three = plan_classes([one], host)[ResourceName("huawei.com/Ascend910")].devices
+    assert plan_answer(one, three, (), by_name=False).environment == {
+        "ASCEND_VISIBLE_DEVICES": "2,10",
+        "PCI": "0000:3b:00.0,0000:5e:00.0",
+    }

@@ -7,7 +7,7 @@ from nodeagent.config.knobs import Findings, Place
 from nodeagent.config.sections.devices import ClassKind, DeviceClass
 from nodeagent.config.sections.devices_ready import plant
 from nodeagent.config.tree import DEFAULT
-from nodeagent.model.devices import HostDevices, HostNode, PciPlace
+from nodeagent.model.devices import HostDevices, HostNode, PciPlace, UsbPlace
 from nodeagent.model.ids import PciAddress
 
 
@@ -20,7 +20,14 @@ def make_class(resource: str = "example.com/thing", **keys: Any) -> DeviceClass:
     return found
 
 
-def make_node(path: str, pci: str = "", sysfs_class: str = "", hardware: str = "", numa: int | None = None) -> HostNode:
+def make_node(
+    path: str,
+    pci: str = "",
+    sysfs_class: str = "",
+    hardware: str = "",
+    numa: int | None = None,
+    usb: UsbPlace | None = None,
+) -> HostNode:
     """A node; one with a PCI function belongs to it."""
     name = PurePosixPath(path).name
     return HostNode(
@@ -29,6 +36,7 @@ def make_node(path: str, pci: str = "", sysfs_class: str = "", hardware: str = "
         sysfs_class=sysfs_class,
         hardware=hardware or (f"devices/pci0000:00/{pci}" if pci else ""),
         pci=PciAddress(pci) if pci else None,
+        usb=usb,
         numa_node=numa,
     )
 

@@ -119,6 +119,19 @@ class DeviceClass(Section):
         'only nodes of SR-IOV virtual functions of one of these physical functions; "*" means any',
         "of any function, physical or virtual",
     )
+    usb_vendor: str | None = knob(
+        Maybe(_HEX_WORD), None, "only nodes of USB devices of this vendor", "of any, and such as are not on a USB bus"
+    )
+    usb_product: str | None = knob(
+        Maybe(_HEX_WORD), None, "only nodes of USB devices that are this product of `usb_vendor`", "of any"
+    )
+    usb_serials: tuple[str, ...] = knob(
+        ListOf(Text("a serial number", r"\S(.*\S)?", 126)),
+        (),
+        "only nodes of USB devices with one of these serial numbers; a device is then known by its number, not by its"
+        " port",
+        "of any, and a device is known by the port that it is plugged into",
+    )
     vfio: bool = knob(
         Flag(),
         default=False,
@@ -185,6 +198,11 @@ class DeviceClass(Section):
         one_of = (self.pci_vendor, self.pci_class, self.pci_devices, self.pci_drivers, self.pci_parents)
         return self.vfio or any(one_of)
 
+    @property
+    def has_usb_words(self) -> bool:
+        """Whether only USB devices can be of the class."""
+        return any((self.usb_vendor, self.usb_product, self.usb_serials))
+
 
 class ClassKind(Nested[DeviceClass], frozen=True):
     """A class, laid over the ready-made class named by `use`; judged apart from other classes."""
@@ -208,14 +226,18 @@ def _find_base(node: Node) -> Node:
 def _judge(found: DeviceClass, node: Node, place: Place) -> None:
     if not found.resource:
         raise place.key("resource").refuse(node.origin, "the key is missing; give it, or a ready-made class by `use`")
-    if not (found.nodes or found.sysfs_class or found.has_pci_words):
-        message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or pci_class"
+    if not (found.nodes or found.sysfs_class or found.has_pci_words or found.has_usb_words):
+        message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or usb_vendor"
         raise place.key("nodes").refuse(node.origin, message)
     if found.pci_devices and not found.pci_vendor:
         message = "a device id means a device only together with its vendor; give pci_vendor"
         raise place.key("pci_devices").refuse(node.origin, message)
-    if found.vfio and (found.nodes or found.sysfs_class):
-        message = "the nodes of VFIO follow from the IOMMU groups; leave nodes and sysfs_class out"
+    if found.usb_product and not found.usb_vendor:
+        message = "a product means a device only together with its vendor; give usb_vendor"
+        raise place.key("usb_product").refuse(node.origin, message)
+    if found.vfio and (found.nodes or found.sysfs_class or found.has_usb_words or found.renumber):
+        message = "nodes of VFIO are those of IOMMU groups, under their own names; leave nodes, sysfs_class, usb_… and"
+        message += " renumber out"
         raise place.key("vfio").refuse(node.origin, message)
     for index, check in enumerate(found.health.sysfs):
         if (check.equals is None) == (check.below is None):

@@ -54,11 +54,16 @@ def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tu
 
 
 def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
-    """Whether what is said of PCI functions, or the class in sysfs, keeps two classes apart."""
+    """Whether what is said of PCI functions or USB devices, or the class in sysfs, keeps two classes apart."""
     vendors = (one.pci_vendor, other.pci_vendor)
     if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
         return True
-    if _differ(one.pci_devices, other.pci_devices) or _differ(one.pci_drivers, other.pci_drivers):
+    if _differ(one.usb_serials, other.usb_serials) or _differ(one.pci_devices, other.pci_devices):
+        return True
+    if _differ(one.pci_drivers, other.pci_drivers):
+        return True
+    usbs = ((one.usb_vendor, one.usb_product), (other.usb_vendor, other.usb_product))
+    if any(left and right and left.lower() != right.lower() for left, right in zip(*usbs, strict=True)):
         return True
     kinds = ((one.pci_class or "").lower(), (other.pci_class or "").lower())
     if all(kinds) and not (kinds[0].startswith(kinds[1]) or kinds[1].startswith(kinds[0])):

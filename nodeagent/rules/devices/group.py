@@ -15,7 +15,7 @@ from nodeagent.config.globs import is_pattern
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevice, HostDevices, HostNode
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.rules.devices.match import match_path, matches, name_extra_patterns
+from nodeagent.rules.devices.match import USB_NODES, match_path, matches, name_extra_patterns
 from nodeagent.rules.devices.vfio import find_groups
 from nodeagent.rules.ids import DEVICE_PREFIX
 
@@ -57,10 +57,13 @@ def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str,
     groups: dict[str, list[HostNode]] = {}
     for node in own:
         key = _find_key(device_class, node)
-        if key:
-            groups.setdefault(key, []).append(node)
-        else:
+        other = groups.get(key, [node])[0]
+        if not key:
             problems.append(f"{node.path} ends in no number, so that it belongs to no device; narrow `nodes`")
+        elif device_class.usb_serials and _is_known_by_usb(device_class, node) and not _share_port(node, other):
+            problems.append(f"{node.path} has the serial number of {other.path}; choose them by vendor and product")
+        else:
+            groups.setdefault(key, []).append(node)
     is_path = device_class.group == "node"
     devices = (_build(resource, name_key(key, is_path=is_path), nodes) for key, nodes in groups.items())
     return Grouped(tuple(sorted(devices, key=lambda one: sort_key(one.nodes[0]))), tuple(problems))
@@ -127,9 +130,22 @@ def _find_key(device_class: DeviceClass, node: HostNode) -> str:
     if device_class.group == "number":
         number = split_number(node.path)[1]
         return "" if number is None else str(number)
+    if node.usb is not None and _is_known_by_usb(device_class, node):
+        return node.usb.serial if device_class.usb_serials else f"usb-{node.usb.port}"
     if device_class.group == "device" and node.hardware:
         return str(node.pci) if node.pci is not None and node.hardware.endswith(node.pci) else node.hardware
     return node.path.removeprefix(_DEV)
+
+
+def _share_port(one: HostNode, other: HostNode) -> bool:
+    return one.usb is not None and other.usb is not None and one.usb.port == other.usb.port
+
+
+def _is_known_by_usb(device_class: DeviceClass, node: HostNode) -> bool:
+    """Whether port or serial number name the device: a device's own node has another number after each plugging in."""
+    if device_class.group == "device" and device_class.has_usb_words:
+        return True
+    return device_class.group in ("node", "device") and match_path(node.path, USB_NODES)
 
 
 def name_key(key: str, *, is_path: bool) -> str:

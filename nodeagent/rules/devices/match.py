@@ -6,21 +6,33 @@ Owns the meaning of the words by which a class chooses.
 from fnmatch import fnmatchcase
 
 from nodeagent.config.sections.devices import DeviceClass
-from nodeagent.model.devices import HostDevices, HostNode, PciPlace
+from nodeagent.model.devices import HostDevices, HostNode, PciPlace, UsbPlace
 
+USB_NODES = "/dev/bus/usb/[0-9]*/[0-9]*"
 VFIO_NODES, VFIO_CONTAINER = "/dev/vfio/[0-9]*", "/dev/vfio/vfio"
 
 
 def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> bool:
     """Whether a node is of a class."""
-    if device_class.nodes and not any(match_path(node.path, pattern) for pattern in device_class.nodes):
+    patterns = name_node_patterns(device_class)
+    if patterns and not any(match_path(node.path, pattern) for pattern in patterns):
         return False
     if device_class.sysfs_class is not None and node.sysfs_class != device_class.sysfs_class:
+        return False
+    if device_class.has_usb_words and (node.usb is None or not _matches_usb(device_class, node.usb)):
         return False
     if not device_class.has_pci_words:
         return True
     place = host.functions.get(node.pci) if node.pci is not None else None
     return place is not None and matches_function(device_class, place)
+
+
+def _matches_usb(device_class: DeviceClass, place: UsbPlace) -> bool:
+    if device_class.usb_vendor is not None and place.vendor != int(device_class.usb_vendor, 16):
+        return False
+    if device_class.usb_product is not None and place.product != int(device_class.usb_product, 16):
+        return False
+    return not device_class.usb_serials or place.serial in device_class.usb_serials
 
 
 def matches_function(device_class: DeviceClass, place: PciPlace) -> bool:
@@ -45,8 +57,12 @@ def match_path(path: str, pattern: str) -> bool:
 
 
 def name_node_patterns(device_class: DeviceClass) -> tuple[str, ...]:
-    """The paths at which nodes of a class can be."""
-    return (VFIO_NODES,) if device_class.vfio else device_class.nodes
+    """The paths at which nodes of a class can be; none where only sysfs tells."""
+    if device_class.vfio:
+        return (VFIO_NODES,)
+    if device_class.has_usb_words and not device_class.nodes and not device_class.sysfs_class:
+        return (USB_NODES,)
+    return device_class.nodes
 
 
 def name_extra_patterns(device_class: DeviceClass) -> tuple[str, ...]:

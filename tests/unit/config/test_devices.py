@@ -87,7 +87,11 @@ def test_a_class_is_written_back_as_it_is_read() -> None:
         ),
         (
             "- {resource: a.com/x, vfio: true, nodes: [/dev/vfio/1]}",
-            "devices.classes[0].vfio: the nodes of VFIO follow from the IOMMU groups; leave nodes and sysfs_class out",
+            "devices.classes[0].vfio: nodes of VFIO are those of IOMMU groups, under their own names; leave",
+        ),
+        (
+            "- {resource: a.com/x, usb_product: '0x000f'}",
+            "devices.classes[0].usb_product: a product means a device only together with its vendor; give usb_vendor",
         ),
         (
             "- {resource: a.com/x, pci_parents: [eth0]}",
@@ -160,6 +164,14 @@ def test_classes_that_would_meet_are_refused_with_both_names(first: str, second:
         (
             "resource: a.com/x, nodes: [/dev/x*], pci_drivers: [i915]",
             "resource: a.com/y, nodes: [/dev/x*], pci_drivers: [xe]",
+        ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x000f'",
+            "resource: a.com/y, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x0010'",
+        ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], usb_serials: [A1]",
+            "resource: a.com/y, nodes: [/dev/x*], usb_serials: [B2]",
         ),
         ("resource: a.com/x, vfio: true, pci_vendor: '0x10de'", "resource: a.com/y, pci_parents: ['*']"),
         ("resource: a.com/x, nodes: [/dev/x*], sysfs_class: a", "resource: a.com/y, nodes: [/dev/x*], sysfs_class: b"),

@@ -23,6 +23,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
 from nodeagent.edge.host.devices.pci_functions import find_addresses, read_functions
+from nodeagent.edge.host.devices.usb_places import find_usb
 from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
 from nodeagent.edge.host.host_worker import HostWorker
@@ -184,6 +185,7 @@ def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
         sysfs_class=read_link_name(Path(place) / "subsystem"),
         hardware=os.path.relpath(hardware, base) if hardware else "",
         pci=PciAddress(addresses[-1]) if addresses else None,
+        usb=find_usb(place, base),
         numa_node=_find_numa_node(hardware or place, base),
     )
 

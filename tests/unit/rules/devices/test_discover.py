@@ -23,6 +23,7 @@ def test_ready_made_classes_find_what_they_are_for() -> None:
         make_node("/dev/dri/card0", pci="0000:00:02.0"),
         make_node("/dev/dri/renderD129", pci="0000:03:00.0"),
         "/dev/kfd",
+        "/dev/davinci0",
         "/dev/iluvatar0",
         "/dev/iluvatar1",
         f0000_3b_00_0=PciPlace(vendor=0x15B3, pci_class=0x020700),

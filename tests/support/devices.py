@@ -1,6 +1,8 @@
 """Device nodes and classes of devices for tests."""
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from nodeagent.config.knobs import Findings, Place
@@ -41,8 +43,13 @@ def make_node(
     )
 
 
-def make_host(*nodes: HostNode | str, missing: tuple[str, ...] = (), **functions: PciPlace) -> HostDevices:
+def make_host(
+    *nodes: HostNode | str,
+    missing: tuple[str, ...] = (),
+    links: Mapping[str, str] = MappingProxyType({}),
+    **functions: PciPlace,
+) -> HostDevices:
     """What a look found; functions by address, with underscores for its colons and its dot."""
     found = sorted((make_node(each) if isinstance(each, str) else each for each in nodes), key=lambda one: one.path)
     places = {PciAddress(f"{key[1:5]}:{key[6:8]}:{key[9:11]}.{key[12]}"): place for key, place in functions.items()}
-    return HostDevices(nodes=tuple(found), functions=places, missing=missing)
+    return HostDevices(nodes=tuple(found), functions=places, links=links, missing=missing)

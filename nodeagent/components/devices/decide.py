@@ -47,12 +47,18 @@ class Findings(NamedTuple):
 def plan_scan(classes: Iterable[DeviceClass]) -> ScanRequest:
     """The scan for all classes."""
     classes = tuple(classes)
-    patterns = [pattern for each in classes for pattern in (*name_node_patterns(each), *name_extra_patterns(each))]
+    patterns = [
+        pattern
+        for each in classes
+        for pattern in (*name_node_patterns(each), *name_extra_patterns(each), *each.companion_nodes)
+    ]
+    links = [pattern for each in classes for pattern in each.links]
     unnamed = [each for each in classes if not name_node_patterns(each)]
     names = [each.sysfs_class for each in unnamed if each.sysfs_class is not None]
     return ScanRequest(
         patterns=tuple(dict.fromkeys(patterns)),
         sysfs_classes=tuple(dict.fromkeys(names)),
+        links=tuple(dict.fromkeys(links)),
         is_pci=any(each.sysfs_class is None for each in unnamed),
         has_all_functions=any(each.vfio for each in classes),
     )

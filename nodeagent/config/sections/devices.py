@@ -152,6 +152,28 @@ class DeviceClass(Section):
         "further nodes that a container gets with any device; one without wildcards must be there",
         "none",
     )
+    companion_nodes: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN),
+        (),
+        "further nodes of a device's own PCI function or USB device that a container gets with it",
+        "none",
+    )
+    links: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN),
+        (),
+        "links of the host such as /dev/dri/by-path/*: a container gets those to its nodes, as nodes of that name",
+        "none",
+    )
+    container_paths: Mapping[str, str] = knob(
+        MapOf(
+            NODE_PATTERN,
+            Text("an absolute path such as /dev/modem{number}", r"/(?!\.\.?(/|$))[^*?\[\]]+", 256),
+        ),
+        MappingProxyType({}),
+        "other paths in the container for the nodes that a pattern means, the first that does; {number} stands for the"
+        " number at the end of the node's name, or with `renumber` for its count",
+        "where the host has them",
+    )
     mounts: tuple[DeviceMount, ...] = knob(
         ListOf(Nested(DeviceMount)), (), "files and directories that a container gets with any device", "none"
     )
@@ -235,9 +257,10 @@ def _judge(found: DeviceClass, node: Node, place: Place) -> None:
     if found.usb_product and not found.usb_vendor:
         message = "a product means a device only together with its vendor; give usb_vendor"
         raise place.key("usb_product").refuse(node.origin, message)
-    if found.vfio and (found.nodes or found.sysfs_class or found.has_usb_words or found.renumber):
-        message = "nodes of VFIO are those of IOMMU groups, under their own names; leave nodes, sysfs_class, usb_… and"
-        message += " renumber out"
+    is_named_otherwise = found.renumber or found.container_paths
+    if found.vfio and (found.nodes or found.sysfs_class or found.has_usb_words or is_named_otherwise):
+        message = "nodes of VFIO are those of IOMMU groups, under their own names; leave nodes, sysfs_class, usb_…,"
+        message += " renumber and container_paths out"
         raise place.key("vfio").refuse(node.origin, message)
     for index, check in enumerate(found.health.sysfs):
         if (check.equals is None) == (check.below is None):

@@ -27,10 +27,11 @@ def judge_devices(settings: "Settings") -> Iterator[tuple[str, str]]:
                 f"devices.classes[{index}].resource",
                 f"{one.resource} is already offered by {other}; name it otherwise",
             )
-        for place, pattern in enumerate(one.nodes):
-            if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
-                message = f"{pattern} also means {gpu}, and GPUs of NVIDIA are given by the agent itself; narrow it"
-                yield f"devices.classes[{index}].nodes[{place}]", message
+        for key in ("nodes", "companion_nodes"):
+            for place, pattern in enumerate(getattr(one, key)):
+                if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
+                    message = f"{pattern} also means {gpu}, and GPUs of NVIDIA are given by the agent itself; narrow it"
+                    yield f"devices.classes[{index}].{key}[{place}]", message
     for (_, earlier), (index, later) in combinations(enumerate(classes), 2):
         yield from _judge_pair(earlier, later, index)
 

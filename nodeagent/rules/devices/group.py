@@ -65,7 +65,7 @@ def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str,
         else:
             groups.setdefault(key, []).append(node)
     is_path = device_class.group == "node"
-    devices = (_build(resource, name_key(key, is_path=is_path), nodes) for key, nodes in groups.items())
+    devices = (_build(device_class, name_key(key, is_path=is_path), nodes, host) for key, nodes in groups.items())
     return Grouped(tuple(sorted(devices, key=lambda one: sort_key(one.nodes[0]))), tuple(problems))
 
 
@@ -169,13 +169,41 @@ def parse_id(device: str, resource: str) -> str | None:
     return device.removeprefix(head) if device.startswith(head) else None
 
 
-def _build(resource: ResourceName, name: str, nodes: Sequence[HostNode]) -> HostDevice:
+def _find_companions(device_class: DeviceClass, nodes: Sequence[HostNode], host: HostDevices) -> list[HostNode]:
+    """The further nodes of the same hardware, in the order of paths."""
+    own = {place for node in nodes if (place := find_hardware(node))}
+    return [
+        node
+        for node in host.nodes
+        if any(match_path(node.path, pattern) for pattern in device_class.companion_nodes)
+        and find_hardware(node) in own
+        and node not in nodes
+    ]
+
+
+def find_hardware(node: HostNode) -> str:
+    """The name of the USB device or the PCI function; of a partition of a function, the partition's place in sysfs."""
+    if node.usb is not None:
+        return node.usb.port
+    if node.pci is not None and node.pci in f"{node.sysfs}/{node.hardware}".split("/"):
+        return node.pci
+    return node.hardware
+
+
+def _build(device_class: DeviceClass, name: str, nodes: Sequence[HostNode], host: HostDevices) -> HostDevice:
     ordered = sorted(nodes, key=lambda node: sort_key(node.path))
     first = ordered[0]
+    paths = tuple(node.path for node in (*ordered, *_find_companions(device_class, nodes, host)))
+    links = (
+        (link, path)
+        for link, path in host.links.items()
+        if path in paths and any(match_path(link, pattern) for pattern in device_class.links)
+    )
     return HostDevice(
-        id=render_id(resource, name),
+        id=render_id(name_resource(device_class), name),
         name=first.path if len(ordered) == 1 else f"{first.path} (+{len(ordered) - 1})",
-        nodes=tuple(node.path for node in ordered),
+        nodes=paths,
+        links=tuple(links),
         sysfs=first.sysfs,
         pci=first.pci,
         pci_addresses=tuple(dict.fromkeys(node.pci for node in ordered if node.pci is not None)),

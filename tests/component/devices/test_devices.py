@@ -63,6 +63,15 @@ async def test_odd_questions_are_refused_and_not_recorded(world: World) -> None:
         assert world.journal.recorded == []
 
 
+async def test_devices_that_cannot_be_in_one_container_are_refused_and_not_recorded(world: World) -> None:
+    """Both nodes would be at one path."""
+    async with world.running(make_class(nodes=["/dev/x*"], container_paths={"/dev/x*": "/dev/modem"})):
+        with pytest.raises(RequestInvalid, match="would both be /dev/modem in the container"):
+            await world.plugin.allocate([X0, X1])
+        assert world.journal.recorded == []
+        await world.plugin.allocate([X0])
+
+
 async def test_a_device_that_goes_while_held_is_named_with_its_holder_and_comes_back(world: World) -> None:
     """After as many clean looks as a GPU needs; who has it keeps it."""
     async with world.running():

@@ -90,6 +90,14 @@ def test_a_class_is_written_back_as_it_is_read() -> None:
             "devices.classes[0].vfio: nodes of VFIO are those of IOMMU groups, under their own names; leave",
         ),
         (
+            "- {resource: a.com/x, vfio: true, container_paths: {/dev/vfio/1: /dev/x}}",
+            "devices.classes[0].vfio: nodes of VFIO are those of IOMMU groups, under their own names; leave",
+        ),
+        (
+            "- {use: kvm, container_paths: {/dev/kvm: /dev/*}}",
+            "devices.classes[0].container_paths./dev/kvm: value '/dev/*' is refused; give an absolute path such as",
+        ),
+        (
             "- {resource: a.com/x, usb_product: '0x000f'}",
             "devices.classes[0].usb_product: a product means a device only together with its vendor; give usb_vendor",
         ),
@@ -136,6 +144,11 @@ def test_a_wrong_class_is_refused_with_file_key_value_and_remedy(text: str, comp
             "devices.classes[1].condition: x is the condition of devices.nodeagent.io/kvm",
         ),
         ("use: kvm", "resource: nvidia.com/gpu, nodes: [/dev/x]", "nvidia.com/gpu is already offered by GPUs"),
+        (
+            "use: kvm",
+            "resource: a.com/x, nodes: [/dev/x], companion_nodes: ['/dev/nvidia*']",
+            "devices.classes[1].companion_nodes[0]: /dev/nvidia* also means /dev/nvidia[0-9]*, and GPUs of NVIDIA",
+        ),
         (
             "use: kvm",
             "resource: a.com/x, nodes: [/dev/nv*]",

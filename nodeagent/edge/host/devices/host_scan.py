@@ -116,13 +116,15 @@ def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
             found[path] = node
     nodes = [found[path] for path in sorted(found)]
     functions = read_functions(roots.sys, nodes, is_all=request.has_all_functions)
-    return HostDevices(nodes=tuple(nodes), functions=functions, missing=tuple(missing))
+    return HostDevices(
+        nodes=tuple(nodes), functions=functions, links=_read_links(roots.host, request.links), missing=tuple(missing)
+    )
 
 
 def read_fingerprint(roots: ScanRoots, request: ScanRequest) -> Fingerprint:
     """A value that stays equal until a node comes or goes."""
     places: dict[str, Fingerprint] = {}
-    for pattern in request.patterns:
+    for pattern in (*request.patterns, *request.links):
         parts = pattern.split("/")
         for length in range(2, len(parts)):
             for path in _match(roots.host, "/".join(parts[:length])):
@@ -141,6 +143,16 @@ def _match(host: Path, pattern: str) -> list[str]:
 
 def _place(host: Path, path: str) -> str:
     return f"{host}/{path.lstrip('/')}" if str(host) != "/" else path
+
+
+def _read_links(host: Path, patterns: Iterable[str]) -> dict[str, str]:
+    """The host's links, each with the path to which it leads on the host."""
+    links = {}
+    for path in (path for pattern in patterns for path in _match(host, pattern)):
+        with suppress(OSError):  # no link, or one just gone
+            target = os.readlink(_place(host, path))  # noqa: PTH115  # text to text
+            links[path] = os.path.normpath(f"{os.path.dirname(path)}/{target}" if target[0] != "/" else target)  # noqa: PTH120  # likewise
+    return links
 
 
 def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.model.devices import HostDevice, HostDevices, PciPlace
+from nodeagent.model.devices import HostDevice, HostDevices, PciPlace, UsbPlace
 from nodeagent.model.ids import PciAddress, ResourceName
 from nodeagent.rules.devices.group import (
     list_extra_nodes,
@@ -110,6 +110,44 @@ def test_a_function_is_chosen_by_id_driver_and_parent() -> None:
     assert names(pci_parents=["*"]) == ["1", "2"]
     assert names(pci_parents=["0000:3B:00.*", "0000:af:00.0"]) == ["1"]
     assert plan(host, pci_parents=["*"])[0].pci_addresses == ("0000:3b:00.2",)
+
+
+def test_companions_are_the_nodes_of_the_same_hardware() -> None:
+    """As Intel's discrete GPUs have nodes of their management engine below the same PCI function."""
+    port = UsbPlace(vendor=1, product=2, port="3-2")
+    host = make_host(
+        make_node("/dev/dri/renderD128", pci="0000:03:00.0"),
+        make_node("/dev/dri/card0", pci="0000:03:00.0"),
+        make_node("/dev/mei1", pci="0000:03:00.0"),
+        make_node("/dev/mei0", pci="0000:00:16.0"),
+        make_node("/dev/ttyUSB0", pci="0000:03:00.0", usb=port),
+        make_node("/dev/mei5", pci="0000:09:00.0", usb=port),
+        make_node("/dev/alone0"),
+        make_node("/dev/mei9"),
+    )  # fmt: skip
+    classes = {
+        "/dev/dri/renderD*": ("/dev/dri/renderD128", "/dev/mei1"),
+        "/dev/ttyUSB*": ("/dev/ttyUSB0", "/dev/mei5"),
+        "/dev/alone*": ("/dev/alone0",),
+    }
+    for pattern, nodes in classes.items():
+        (device,) = plan(host, nodes=[pattern], companion_nodes=["/dev/mei*"])
+        assert device.nodes == nodes
+    (both,) = plan(host, nodes=["/dev/dri/*"], group="device", companion_nodes=["/dev/mei*", "/dev/dri/*"])
+    assert both.nodes == ("/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei1")
+    assert both.name == "/dev/dri/card0 (+1)"
+
+
+def test_a_partition_of_a_function_has_companions_of_its_own() -> None:
+    """The function is the whole GPU's."""
+    place = "devices/platform/amdgpu_xcp_"
+    host = make_host(
+        make_node("/dev/dri/renderD129", pci="0000:03:00.0", hardware=f"{place}1"),
+        make_node("/dev/dri/card1", pci="0000:03:00.0", hardware=f"{place}1"),
+        make_node("/dev/dri/card2", pci="0000:03:00.0", hardware=f"{place}2"),
+    )
+    (device,) = plan(host, nodes=["/dev/dri/renderD*"], companion_nodes=["/dev/dri/card*"])
+    assert device.nodes == ("/dev/dri/renderD129", "/dev/dri/card1")
 
 
 def test_a_node_stays_with_the_class_that_comes_first() -> None:

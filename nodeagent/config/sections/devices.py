@@ -119,6 +119,12 @@ class DeviceClass(Section):
         'only nodes of SR-IOV virtual functions of one of these physical functions; "*" means any',
         "of any function, physical or virtual",
     )
+    amd_partitions: tuple[str, ...] = knob(
+        ListOf(Text("a compute and a memory partitioning such as cpx_nps4", r"[A-Za-z]+_[A-Za-z0-9]+", 32)),
+        (),
+        "only nodes of AMD's GPUs that are partitioned in one of these ways; each partition has nodes of its own",
+        "partitioned or not",
+    )
     usb_vendor: str | None = knob(
         Maybe(_HEX_WORD), None, "only nodes of USB devices of this vendor", "of any, and such as are not on a USB bus"
     )
@@ -217,8 +223,8 @@ class DeviceClass(Section):
     @property
     def has_pci_words(self) -> bool:
         """Whether only PCI functions can be of the class."""
-        one_of = (self.pci_vendor, self.pci_class, self.pci_devices, self.pci_drivers, self.pci_parents)
-        return self.vfio or any(one_of)
+        ids = (self.pci_vendor, self.pci_class, self.pci_devices)
+        return self.vfio or any((*ids, self.pci_drivers, self.pci_parents, self.amd_partitions))
 
     @property
     def has_usb_words(self) -> bool:

@@ -59,10 +59,9 @@ def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
     vendors = (one.pci_vendor, other.pci_vendor)
     if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
         return True
-    if _differ(one.usb_serials, other.usb_serials) or _differ(one.pci_devices, other.pci_devices):
-        return True
-    if _differ(one.pci_drivers, other.pci_drivers):
-        return True
+    for key in ("pci_devices", "pci_drivers", "amd_partitions", "usb_serials"):
+        if _differ(getattr(one, key), getattr(other, key)):
+            return True
     usbs = ((one.usb_vendor, one.usb_product), (other.usb_vendor, other.usb_product))
     if any(left and right and left.lower() != right.lower() for left, right in zip(*usbs, strict=True)):
         return True

@@ -154,7 +154,8 @@ def _plan_environment(device_class: DeviceClass, devices: Sequence[HostDevice], 
         "{nodes}": ",".join(nodes),
         "{devices}": ",".join(names),
         "{indexes}": ",".join(str(each) for each in numbers if each is not None),
-        "{pci_addresses}": ",".join(address for device in ordered for address in device.pci_addresses),
+        # The partitions of a GPU have one address.
+        "{pci_addresses}": ",".join(dict.fromkeys(each for device in ordered for each in device.pci_addresses)),
         "{count}": str(len(devices)),
     }
     environment = {}

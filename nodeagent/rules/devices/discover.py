@@ -6,12 +6,13 @@ Owns the proposals and their words. Refuses to propose the driver's GPUs, which 
 from collections.abc import Iterable
 
 from nodeagent.config.sections.devices import DeviceClass
-from nodeagent.model.devices import HostDevices
+from nodeagent.model.devices import HostDevice, HostDevices
 from nodeagent.model.nvidia import PCI_VENDOR
 from nodeagent.model.values import Value
 from nodeagent.rules.devices.group import plan_classes
 from nodeagent.rules.devices.match import matches
 
+_WHOLE = "spx_nps1"
 _DISPLAY, _ACCELERATOR = 0x03, 0x12
 
 
@@ -40,9 +41,19 @@ def propose(ready: Iterable[DeviceClass], host: HostDevices) -> tuple[Proposal, 
                         resource=resource,
                         devices=tuple(device.name for device in grouped.devices),
                         lines=(f"- use: {each.use}",),
+                        note=_describe_partitions(grouped.devices, host),
                     )
                 )
     return (*found, *_propose_unknown(classes, host))
+
+
+def _describe_partitions(devices: Iterable[HostDevice], host: HostDevices) -> str:
+    """The note that some of the devices are partitions of a GPU; empty without any."""
+    places = (host.functions.get(device.pci) for device in devices if device.pci is not None)
+    kinds = sorted({place.partition for place in places if place is not None} - {"", _WHOLE})
+    if not kinds:
+        return ""
+    return f"partitioned as {' and '.join(kinds)}; with `amd_partitions` each kind can have a resource of its own"
 
 
 def _propose_unknown(classes: tuple[DeviceClass, ...], host: HostDevices) -> Iterable[Proposal]:

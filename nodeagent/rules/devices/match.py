@@ -43,6 +43,9 @@ def matches_function(device_class: DeviceClass, place: PciPlace) -> bool:
         return False
     if device_class.pci_drivers and place.driver not in device_class.pci_drivers:
         return False
+    partitions = [each.lower() for each in device_class.amd_partitions]
+    if partitions and place.partition not in partitions:
+        return False
     if device_class.pci_parents:
         patterns, parent = device_class.pci_parents, place.parent
         if parent is None or not any(fnmatchcase(parent, pattern.lower()) for pattern in patterns):

@@ -133,6 +133,21 @@ def test_nodes_are_found_by_class_and_by_bus(roots: ScanRoots) -> None:
         assert (node.path, node.pci, node.numa_node) == ("/dev/dri/renderD128", RDMA, None)
 
 
+def test_partitions_without_a_function_are_found_with_that_of_their_gpu(roots: ScanRoots) -> None:
+    """By path, and where all nodes of PCI functions are wanted."""
+    plant_function(roots, "0000:c0:00.0", "0x1002", "0x120000")
+    place = roots.sys / "devices/platform/amdgpu_xcp_1"
+    plant_node(roots, place, "drm", "renderD129", (226, 129), "dri/renderD129")
+    make(roots.host, "/dev/dri/renderD129", (226, 129))
+    topology = roots.sys / "class/kfd/kfd/topology/nodes/2"
+    topology.mkdir(parents=True)
+    (topology / "properties").write_text(f"location_id {0xC000}\ndomain 0\ndrm_render_minor 129\n")
+    for request in (ScanRequest(patterns=("/dev/dri/*",)), ScanRequest(is_pci=True)):
+        found = scan_host(roots, request)
+        assert [(node.path, node.pci) for node in found.nodes] == [("/dev/dri/renderD129", "0000:c0:00.0")]
+        assert found.functions[PciAddress("0000:c0:00.0")].vendor == 0x1002
+
+
 def test_a_fingerprint_changes_with_what_comes_and_goes(roots: ScanRoots) -> None:
     """Also where the directory was not there before."""
     place = plant_function(roots, RDMA, "0x15b3", "0x020700")

@@ -182,6 +182,7 @@ def test_classes_that_would_meet_are_refused_with_both_names(first: str, second:
             "resource: a.com/x, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x000f'",
             "resource: a.com/y, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x0010'",
         ),
+        ("use: amd-gpu, amd_partitions: [cpx_nps4]", "use: amd-gpu, resource: a.com/y, amd_partitions: [spx_nps1]"),
         (
             "resource: a.com/x, nodes: [/dev/x*], usb_serials: [A1]",
             "resource: a.com/y, nodes: [/dev/x*], usb_serials: [B2]",

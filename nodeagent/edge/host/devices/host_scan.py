@@ -22,6 +22,7 @@ from anyio import sleep
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
+from nodeagent.edge.host.devices.amd_partitions import is_partition, tie_partitions
 from nodeagent.edge.host.devices.pci_functions import find_addresses, read_functions
 from nodeagent.edge.host.devices.usb_places import find_usb
 from nodeagent.edge.host.files.atomic_file import identify
@@ -114,7 +115,7 @@ def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
     for path in _list_known(roots, request):
         if path not in found and (node := _read_node(roots, path)) is not None:
             found[path] = node
-    nodes = [found[path] for path in sorted(found)]
+    nodes = tie_partitions(roots.sys, (found[path] for path in sorted(found)))
     functions = read_functions(roots.sys, nodes, is_all=request.has_all_functions)
     return HostDevices(
         nodes=tuple(nodes), functions=functions, links=_read_links(roots.host, request.links), missing=tuple(missing)
@@ -163,7 +164,8 @@ def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:
     for kind in (_CHARACTERS, _BLOCKS) if request.is_pci else ():
         for number in list_names(roots.sys / kind):
             place = roots.sys / kind / number
-            if find_addresses(os.path.realpath(place)):
+            real = os.path.realpath(place)
+            if find_addresses(real) or is_partition(real):
                 yield from _find_path(place)
 
 

@@ -1,5 +1,7 @@
 """Which classes a host could have."""
 
+from msgspec.structs import replace
+
 from nodeagent.cli.node.devices import read_ready
 from nodeagent.config.sections.devices_ready import READY
 from nodeagent.model.devices import PciPlace
@@ -61,3 +63,18 @@ def test_an_accelerator_of_no_class_is_written_out_and_nvidias_are_not() -> None
 def test_a_host_without_any_gets_no_proposal() -> None:
     """Silence, not a guess."""
     assert propose(ALL, make_host()) == ()
+
+
+def test_partitions_of_a_gpu_are_told_of() -> None:
+    """A GPU in one piece is not."""
+    whole = PciPlace(vendor=0x1002, pci_class=0x120000, partition="spx_nps1")
+    host = make_host(
+        make_node("/dev/dri/renderD128", pci="0000:03:00.0"),
+        make_node("/dev/dri/renderD129", pci="0000:03:00.0", hardware="devices/platform/amdgpu_xcp_1"),
+        make_node("/dev/dri/renderD136", pci="0000:23:00.0"),
+        f0000_03_00_0=replace(whole, partition="cpx_nps4"),
+        f0000_23_00_0=whole,
+    )
+    (one,) = propose(ALL, host)
+    assert one.devices == ("/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/dri/renderD136")
+    assert one.note == "partitioned as cpx_nps4; with `amd_partitions` each kind can have a resource of its own"

@@ -150,6 +150,32 @@ def test_a_partition_of_a_function_has_companions_of_its_own() -> None:
     assert device.nodes == ("/dev/dri/renderD129", "/dev/dri/card1")
 
 
+def test_every_partition_of_an_amd_gpu_is_a_device_of_its_kind() -> None:
+    """As AMD's plugin names resources with its strategy "mixed"; in one class, all are of it."""
+    partitions = [
+        make_node(
+            f"/dev/dri/{kind}{first + number}", pci="0000:03:00.0", hardware=f"devices/platform/amdgpu_xcp_{number}"
+        )
+        for number in range(1, 8)
+        for kind, first in (("renderD", 128), ("card", 0))
+    ]
+    mine = [make_node(path, pci="0000:03:00.0") for path in ("/dev/dri/renderD128", "/dev/dri/card0")]
+    whole = make_node("/dev/dri/renderD160", pci="0000:23:00.0")
+    host = make_host(
+        *partitions, *mine, whole,
+        f0000_03_00_0=replace(AMD, partition="cpx_nps4"), f0000_23_00_0=replace(AMD, partition="spx_nps1")
+    )  # fmt: skip
+    devices = plan_classes([make_class("", use="amd-gpu")], host)[ResourceName("amd.com/gpu")].devices
+    assert len(devices) == 9
+    assert len({device.id for device in devices}) == 9
+    kinds = ("cpx_nps4", "spx_nps1", "dpx_nps2")
+    classes = [make_class(f"amd.com/{kind}", use="amd-gpu", amd_partitions=[kind.upper()]) for kind in kinds]
+    found = plan_classes(classes, host)
+    assert [len(found[ResourceName(f"amd.com/{kind}")].devices) for kind in kinds] == [8, 1, 0]
+    eight = found[ResourceName("amd.com/cpx_nps4")].devices
+    assert all(len(device.nodes) == 2 and device.pci_addresses == ("0000:03:00.0",) for device in eight)
+
+
 def test_a_node_stays_with_the_class_that_comes_first() -> None:
     classes = [make_class("a.com/one", sysfs_class="misc"), make_class("a.com/two", nodes=["/dev/x"])]
     found = plan_classes(classes, make_host(make_node("/dev/x", sysfs_class="misc")))

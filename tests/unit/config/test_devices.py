@@ -166,6 +166,7 @@ def test_classes_that_would_meet_are_refused_with_both_names(first: str, second:
     ("first", "second"),
     [
         ("use: intel-gpu", "use: amd-gpu"),
+        ("use: intel-gpu", "use: intel-gpu-xe"),
         (
             "resource: a.com/x, nodes: [/dev/x*], pci_class: '0x0300'",
             "resource: a.com/y, nodes: [/dev/x*], pci_class: '0x12'",

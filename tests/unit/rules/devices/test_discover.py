@@ -23,13 +23,17 @@ def test_ready_made_classes_find_what_they_are_for() -> None:
         "/dev/infiniband/rdma_cm",
         make_node("/dev/dri/renderD128", pci="0000:00:02.0"),
         make_node("/dev/dri/card0", pci="0000:00:02.0"),
+        make_node("/dev/dri/renderD130", pci="0000:5e:00.0"),
+        make_node("/dev/accel/accel0", pci="0000:00:0b.0"),
         make_node("/dev/dri/renderD129", pci="0000:03:00.0"),
         "/dev/kfd",
         "/dev/davinci0",
         "/dev/iluvatar0",
         "/dev/iluvatar1",
         f0000_3b_00_0=PciPlace(vendor=0x15B3, pci_class=0x020700),
-        f0000_00_02_0=PciPlace(vendor=0x8086, pci_class=0x030000),
+        f0000_00_02_0=PciPlace(vendor=0x8086, pci_class=0x030000, driver="i915"),
+        f0000_5e_00_0=PciPlace(vendor=0x8086, pci_class=0x030000, driver="xe"),
+        f0000_00_0b_0=PciPlace(vendor=0x8086, pci_class=0x120000, driver="intel_vpu"),
         f0000_03_00_0=PciPlace(vendor=0x1002, pci_class=0x120000),
     )
     found = {each.use: each for each in propose(ALL, host)}

@@ -113,6 +113,10 @@ class HostDevice(Value, frozen=True):
     pci: PciAddress | None = None
     pci_addresses: tuple[PciAddress, ...] = ()
     """All PCI functions that the device stands for: several in an IOMMU group."""
+    is_partition: bool = False
+    """Whether the device is a part of a PCI function that has other parts."""
+    sensors: str = ""
+    """The directory below /sys in which the device can have sensors; empty where there is none."""
     numa_node: int | None = None
     standing: Standing = Standing.HEALTHY
     reason: str = ""
@@ -144,3 +148,38 @@ class DeviceTable(Value, frozen=True):
     def find(self, device: str) -> HostDevice | None:
         """The device of this id, of whatever class."""
         return next((one for each in self.classes for one in each.devices if one.id == device), None)
+
+
+class Temperature(Value, frozen=True):
+    """The reading of a sensor of heat."""
+
+    sensor: str
+    celsius: float
+    critical_celsius: float | None = None
+    """From here on the device may be damaged, or stops; `None` for a sensor without such a limit."""
+
+
+class BlockErrors(Value, frozen=True):
+    """Errors in a block of a GPU's hardware, such as its memory controller `umc`, since the driver was loaded."""
+
+    block: str
+    uncorrected: int
+    corrected: int
+
+
+class DeviceReadings(Value, frozen=True):
+    """The readings of a device from the kernel's own files; `None` or empty for values that no file has."""
+
+    temperatures: tuple[Temperature, ...] = ()
+    power_watts: float | None = None
+    energy_joules: float | None = None
+    utilization_ratio: float | None = None
+    memory_used_bytes: int | None = None
+    memory_bytes: int | None = None
+    errors: tuple[BlockErrors, ...] = ()
+
+
+class DeviceReadingTable(Value, frozen=True):
+    """State: the newest readings of devices of other kinds; devices without sensors are left out."""
+
+    readings: Mapping[DeviceId, DeviceReadings] = {}

@@ -63,6 +63,12 @@ class DeviceHealth(Section):
         "a command that ends with 0 for a device that works; {node} in it is the device's first node",
         "most devices have none",
     )
+    sensors: bool = knob(
+        Flag(),
+        default=True,
+        what="whether a temperature at its critical limit, and sensors that cannot be read, speak against a device",
+        why="the kernel's own limits; most devices have no sensors",
+    )
     timeout_seconds: float = knob(
         Number(0.1, 60), 5.0, "how long the command may take before it counts as failed", "longer than any that works"
     )

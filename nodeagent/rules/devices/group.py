@@ -24,6 +24,7 @@ _NUMBER: Final = re.compile(r"(.*?)([0-9]+)$")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _HASH_LENGTH: Final = 6
+PCI_DEVICES: Final = "bus/pci/devices"
 
 
 class Grouped(NamedTuple):
@@ -89,9 +90,10 @@ def _plan_vfio(device_class: DeviceClass, host: HostDevices, claimed: dict[str, 
                 id=render_id(resource, name_key(first, is_path=False)),
                 name=group.path,
                 nodes=(group.path,),
-                sysfs=f"bus/pci/devices/{first}",
+                sysfs=f"{PCI_DEVICES}/{first}",
                 pci=first,
                 pci_addresses=group.functions,
+                sensors=f"{PCI_DEVICES}/{first}",
                 numa_node=host.functions[first].numa_node,
             )
             devices.append(device)
@@ -190,6 +192,13 @@ def find_hardware(node: HostNode) -> str:
     return node.hardware
 
 
+def _find_sensors(node: HostNode) -> str:
+    """The directory with the sensors of a node's hardware; a USB device is not its controller."""
+    if node.usb is not None:
+        return ""
+    return f"{PCI_DEVICES}/{node.pci}" if node.pci is not None else node.hardware
+
+
 def _build(device_class: DeviceClass, name: str, nodes: Sequence[HostNode], host: HostDevices) -> HostDevice:
     ordered = sorted(nodes, key=lambda node: sort_key(node.path))
     first = ordered[0]
@@ -206,6 +215,8 @@ def _build(device_class: DeviceClass, name: str, nodes: Sequence[HostNode], host
         links=tuple(links),
         sysfs=first.sysfs,
         pci=first.pci,
+        is_partition=first.pci is not None and find_hardware(first) != first.pci and first.usb is None,
+        sensors=_find_sensors(first),
         pci_addresses=tuple(dict.fromkeys(node.pci for node in ordered if node.pci is not None)),
         numa_node=next((node.numa_node for node in ordered if node.numa_node is not None), None),
     )

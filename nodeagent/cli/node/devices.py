@@ -17,6 +17,7 @@ from nodeagent.config.tree import DEFAULT
 from nodeagent.edge.host.devices.host_scan import ScanRoots, scan_host
 from nodeagent.model.devices import DeviceReadings, ScanRequest, Standing
 from nodeagent.rules.devices.discover import Proposal, propose
+from nodeagent.rules.devices.match import VFIO_NODES
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -33,10 +34,9 @@ def discover(arguments: argparse.Namespace, streams: Streams) -> int:
     """The classes possible on this host; asks no agent and writes nothing."""
     settings = load_for_looking(arguments, read_environment(arguments))
     classes = tuple(read_ready(name) for name in READY)
-    patterns = tuple(pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes))
-    host = scan_host(
-        ScanRoots(settings.node.host_root, settings.node.sys_dir), ScanRequest(patterns=patterns, is_pci=True)
-    )
+    patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
+    request = ScanRequest(patterns=(*patterns, VFIO_NODES), is_pci=True, has_all_functions=True)
+    host = scan_host(ScanRoots(settings.node.host_root, settings.node.sys_dir), request)
     proposals = propose(classes, host)
     offered = [each.resource or "" for each in settings.devices.classes]
     write_answer(arguments, streams, proposals, render_proposals(proposals, offered))

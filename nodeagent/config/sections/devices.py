@@ -27,6 +27,7 @@ NODE_PATTERN = Text(
     256,
 )
 _HEX_WORD = Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)
+_PCI_ADDRESSES = Text("a PCI address such as 0000:3b:00.0, with wildcards", r"[0-9a-fA-F:.*?\[\]-]+", 64)
 _LABEL_WORD = Text("a word such as cameras", r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63)
 
 
@@ -119,8 +120,11 @@ class DeviceClass(Section):
         "only nodes of PCI functions bound to one of these kernel drivers",
         "to any; with `vfio`, to any driver of VFIO",
     )
+    pci_addresses: tuple[str, ...] = knob(
+        ListOf(_PCI_ADDRESSES), (), "only nodes of PCI functions at one of these addresses", "at any"
+    )
     pci_parents: tuple[str, ...] = knob(
-        ListOf(Text("a PCI address such as 0000:3b:00.0, with wildcards", r"[0-9a-fA-F:.*?\[\]-]+", 64)),
+        ListOf(_PCI_ADDRESSES),
         (),
         'only nodes of SR-IOV virtual functions of one of these physical functions; "*" means any',
         "of any function, physical or virtual",
@@ -230,7 +234,8 @@ class DeviceClass(Section):
     def has_pci_words(self) -> bool:
         """Whether only PCI functions can be of the class."""
         ids = (self.pci_vendor, self.pci_class, self.pci_devices)
-        return self.vfio or any((*ids, self.pci_drivers, self.pci_parents, self.amd_partitions))
+        places = (self.pci_addresses, self.pci_parents)
+        return self.vfio or any((*ids, *places, self.pci_drivers, self.amd_partitions))
 
     @property
     def has_usb_words(self) -> bool:

@@ -11,7 +11,9 @@ from nodeagent.model.nvidia import PCI_VENDOR
 from nodeagent.model.values import Value
 from nodeagent.rules.devices.group import plan_classes
 from nodeagent.rules.devices.match import matches
+from nodeagent.rules.devices.vfio import find_groups
 
+_NAME_IT = "give it the name that its pods ask for"
 _WHOLE = "spx_nps1"
 _DISPLAY, _ACCELERATOR = 0x03, 0x12
 
@@ -44,7 +46,7 @@ def propose(ready: Iterable[DeviceClass], host: HostDevices) -> tuple[Proposal, 
                         note=_describe_partitions(grouped.devices, host),
                     )
                 )
-    return (*found, *_propose_unknown(classes, host))
+    return (*found, *_propose_unknown(classes, host), *_propose_vfio(host))
 
 
 def _describe_partitions(devices: Iterable[HostDevice], host: HostDevices) -> str:
@@ -54,6 +56,24 @@ def _describe_partitions(devices: Iterable[HostDevice], host: HostDevices) -> st
     if not kinds:
         return ""
     return f"partitioned as {' and '.join(kinds)}; with `amd_partitions` each kind can have a resource of its own"
+
+
+def _propose_vfio(host: HostDevices) -> Iterable[Proposal]:
+    """Functions bound to VFIO in whole IOMMU groups, by vendor and device id of each group's first function."""
+    kinds: dict[tuple[int, int], list[str]] = {}
+    for group in find_groups(DeviceClass(vfio=True), host):
+        if not group.problem:
+            place = host.functions[group.functions[0]]
+            kinds.setdefault((place.vendor, place.device), []).append(group.path)
+    for (vendor, device), nodes in sorted(kinds.items()):
+        resource = f"devices.nodeagent.io/vfio-{vendor:04x}-{device:04x}"
+        lines = (
+            f"- resource: {resource}",
+            "  vfio: true",
+            f'  pci_vendor: "0x{vendor:04x}"',
+            f'  pci_devices: ["0x{device:04x}"]',
+        )
+        yield Proposal(use="", resource=resource, devices=tuple(nodes), lines=lines, note=_NAME_IT)
 
 
 def _propose_unknown(classes: tuple[DeviceClass, ...], host: HostDevices) -> Iterable[Proposal]:
@@ -73,5 +93,4 @@ def _propose_unknown(classes: tuple[DeviceClass, ...], host: HostDevices) -> Ite
             f'  pci_class: "0x{kind:04x}"',
             "  group: device",
         )
-        note = "give it the name that its pods ask for"
-        yield Proposal(use="", resource=resource, devices=tuple(sorted(nodes)), lines=lines, note=note)
+        yield Proposal(use="", resource=resource, devices=tuple(sorted(nodes)), lines=lines, note=_NAME_IT)

@@ -3,10 +3,12 @@
 Owns the meaning of the words by which a class chooses.
 """
 
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevices, HostNode, PciPlace, UsbPlace
+from nodeagent.model.ids import PciAddress
 
 USB_NODES = "/dev/bus/usb/[0-9]*/[0-9]*"
 VFIO_NODES, VFIO_CONTAINER = "/dev/vfio/[0-9]*", "/dev/vfio/vfio"
@@ -23,8 +25,9 @@ def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> boo
         return False
     if not device_class.has_pci_words:
         return True
-    place = host.functions.get(node.pci) if node.pci is not None else None
-    return place is not None and matches_function(device_class, place)
+    if node.pci is None or node.pci not in host.functions:
+        return False
+    return matches_function(device_class, node.pci, host.functions[node.pci])
 
 
 def _matches_usb(device_class: DeviceClass, place: UsbPlace) -> bool:
@@ -35,22 +38,24 @@ def _matches_usb(device_class: DeviceClass, place: UsbPlace) -> bool:
     return not device_class.usb_serials or place.serial in device_class.usb_serials
 
 
-def matches_function(device_class: DeviceClass, place: PciPlace) -> bool:
+def matches_function(device_class: DeviceClass, address: PciAddress, place: PciPlace) -> bool:
     """Whether a PCI function is of a class."""
-    if device_class.pci_vendor is not None and place.vendor != int(device_class.pci_vendor, 16):
-        return False
-    if device_class.pci_devices and place.device not in {int(each, 16) for each in device_class.pci_devices}:
-        return False
-    if device_class.pci_drivers and place.driver not in device_class.pci_drivers:
-        return False
-    partitions = [each.lower() for each in device_class.amd_partitions]
-    if partitions and place.partition not in partitions:
-        return False
-    if device_class.pci_parents:
-        patterns, parent = device_class.pci_parents, place.parent
-        if parent is None or not any(fnmatchcase(parent, pattern.lower()) for pattern in patterns):
-            return False
-    return device_class.pci_class is None or f"{place.pci_class:06x}".startswith(device_class.pci_class[2:].lower())
+    said = device_class
+    return all(
+        (
+            said.pci_vendor is None or place.vendor == int(said.pci_vendor, 16),
+            said.pci_class is None or f"{place.pci_class:06x}".startswith(said.pci_class[2:].lower()),
+            not said.pci_devices or place.device in {int(each, 16) for each in said.pci_devices},
+            not said.pci_drivers or place.driver in said.pci_drivers,
+            not said.pci_addresses or _is_among(address, said.pci_addresses),
+            not said.pci_parents or (place.parent is not None and _is_among(place.parent, said.pci_parents)),
+            not said.amd_partitions or place.partition in {each.lower() for each in said.amd_partitions},
+        )
+    )
+
+
+def _is_among(address: PciAddress, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(address, pattern.lower()) for pattern in patterns)
 
 
 def match_path(path: str, pattern: str) -> bool:

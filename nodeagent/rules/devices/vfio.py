@@ -36,7 +36,7 @@ def find_groups(device_class: DeviceClass, host: HostDevices) -> Iterator[VfioGr
     seen: set[str] = set()
     for address, place in sorted(host.functions.items()):
         group = place.iommu_group
-        if not _is_vfio(place) or not matches_function(device_class, place) or group in seen:
+        if not _is_vfio(place) or not matches_function(device_class, address, place) or group in seen:
             continue
         if not group:
             yield VfioGroup("", (address,), f"{address} is in no IOMMU group; switch the IOMMU on")

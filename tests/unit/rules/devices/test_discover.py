@@ -82,3 +82,25 @@ def test_partitions_of_a_gpu_are_told_of() -> None:
     (one,) = propose(ALL, host)
     assert one.devices == ("/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/dri/renderD136")
     assert one.note == "partitioned as cpx_nps4; with `amd_partitions` each kind can have a resource of its own"
+
+
+def test_groups_bound_to_vfio_are_proposed_by_device_id() -> None:
+    """A group that cannot be given is not."""
+    gpu = PciPlace(vendor=0x10DE, pci_class=0x030200, device=0x2330, driver="vfio-pci", iommu_group="42")
+    host = make_host(
+        "/dev/vfio/42",
+        "/dev/vfio/43",
+        "/dev/vfio/44",
+        f0000_03_00_0=gpu,
+        f0000_23_00_0=replace(gpu, iommu_group="43"),
+        f0000_5e_00_0=replace(gpu, iommu_group="44"),
+        f0000_5e_00_1=replace(gpu, iommu_group="44", driver="nvidia"),
+    )
+    (one,) = propose(ALL, host)
+    assert one.devices == ("/dev/vfio/42", "/dev/vfio/43")
+    assert one.lines == (
+        "- resource: devices.nodeagent.io/vfio-10de-2330",
+        "  vfio: true",
+        '  pci_vendor: "0x10de"',
+        '  pci_devices: ["0x2330"]',
+    )

@@ -107,6 +107,7 @@ def test_a_function_is_chosen_by_id_driver_and_parent() -> None:
     assert names(pci_vendor="0x15B3") == ["0", "1", "2"]
     assert names(pci_vendor="0x15b3", pci_devices=["0x101E", "0x0001"]) == ["1", "2"]
     assert names(pci_drivers=["mlx5_core", "irdma"]) == ["0", "1"]
+    assert names(pci_addresses=["0000:3B:00.2", "0000:5e:*"]) == ["1", "2"]
     assert names(pci_parents=["*"]) == ["1", "2"]
     assert names(pci_parents=["0000:3B:00.*", "0000:af:00.0"]) == ["1"]
     assert plan(host, pci_parents=["*"])[0].pci_addresses == ("0000:3b:00.2",)

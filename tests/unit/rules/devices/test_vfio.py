@@ -43,6 +43,7 @@ def test_a_group_is_a_device_with_all_its_functions() -> None:
     assert parse_id(device.id, THING) == "0000:3b:00.0"
     assert grouped.problems == ()
     assert [each.name for each in plan(host).devices] == ["/dev/vfio/42", "/dev/vfio/7"]
+    assert [each.name for each in plan(host, pci_addresses=["0000:5e:00.*"]).devices] == ["/dev/vfio/7"]
     assert [each.name for each in plan(host, pci_drivers=["mlx5_vfio_pci"]).devices] == ["/dev/vfio/7"]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
-from nodeagent.model.devices import DeviceTable
+from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import STATES
 from nodeagent.model.fractions import FractionDecisions, FractionOffers
@@ -46,6 +46,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     Offering: "offering",
     MigState: "mig",
     DeviceTable: "devices",
+    DeviceReadingTable: "devices",
     MpsState: "mps",
     AllocationTable: "allocations",
     ChosenAllocationModes: "allocations",

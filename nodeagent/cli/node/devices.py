@@ -15,8 +15,9 @@ from nodeagent.config.sections.devices import ClassKind, DeviceClass
 from nodeagent.config.sections.devices_ready import READY, plant
 from nodeagent.config.tree import DEFAULT
 from nodeagent.edge.host.devices.host_scan import ScanRoots, scan_host
-from nodeagent.model.devices import ScanRequest, Standing
+from nodeagent.model.devices import DeviceReadings, ScanRequest, Standing
 from nodeagent.rules.devices.discover import Proposal, propose
+from nodeagent.rules.devices.match import VFIO_NODES
 
 
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -33,10 +34,9 @@ def discover(arguments: argparse.Namespace, streams: Streams) -> int:
     """The classes possible on this host; asks no agent and writes nothing."""
     settings = load_for_looking(arguments, read_environment(arguments))
     classes = tuple(read_ready(name) for name in READY)
-    patterns = tuple(pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes))
-    host = scan_host(
-        ScanRoots(settings.node.host_root, settings.node.sys_dir), ScanRequest(patterns=patterns, is_pci=True)
-    )
+    patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
+    request = ScanRequest(patterns=(*patterns, VFIO_NODES), is_pci=True, has_all_functions=True)
+    host = scan_host(ScanRoots(settings.node.host_root, settings.node.sys_dir), request)
     proposals = propose(classes, host)
     offered = [each.resource or "" for each in settings.devices.classes]
     write_answer(arguments, streams, proposals, render_proposals(proposals, offered))
@@ -48,7 +48,7 @@ def read_ready(name: str) -> DeviceClass:
     return ClassKind(DeviceClass).read(plant({"use": name}, DEFAULT), Place(Findings()))
 
 
-HEAD = ("RESOURCE", "DEVICE", "STANDING", "HELD", "NUMA", "PCI", "HELD BY", "ID")
+HEAD = ("RESOURCE", "DEVICE", "STANDING", "HELD", "NUMA", "PCI", "HELD BY", "TEMPERATURE", "ID")
 GIVING_WAY = ("PCI", "NUMA")
 
 
@@ -60,7 +60,7 @@ def tabulate_devices(classes: Sequence[DeviceClassRecord]) -> Table:
         rows,
         names=[row[-1] for row in rows],
         giving_way=GIVING_WAY,
-        wide=("ID",),
+        wide=("TEMPERATURE", "ID"),
         nothing="no device of a class in `devices.classes`; `nodeagent devices discover` says which there could be",
     )
 
@@ -90,8 +90,15 @@ def _row(each: DeviceClassRecord, record: DeviceRecord) -> tuple[str, ...]:
         "-" if device.numa_node is None else str(device.numa_node),
         device.pci or "-",
         ", ".join(record.holders) or "-",
+        _describe_heat(record.readings),
         device.id,
     )
+
+
+def _describe_heat(readings: DeviceReadings | None) -> str:
+    """The hottest sensor."""
+    heat = [each.celsius for each in readings.temperatures] if readings is not None else []
+    return f"{max(heat):.0f} °C" if heat else "-"
 
 
 def render_proposals(proposals: Sequence[Proposal], offered: Sequence[str]) -> str:

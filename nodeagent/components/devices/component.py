@@ -18,6 +18,7 @@ from nodeagent.components.devices.decide import (
     find_holders,
     look_at,
     plan_paths,
+    plan_readings,
     plan_scan,
     plan_table,
 )
@@ -33,10 +34,11 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.devices.device_sensors import DeviceSensors
 from nodeagent.edge.host.devices.host_scan import HostScan
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevices, Standing
+from nodeagent.model.devices import DeviceClassState, DeviceReadingTable, DeviceTable, HostDevices, Standing
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DeviceFound, DeviceJudged, DeviceLost
 from nodeagent.model.gpu import Inventory
@@ -45,6 +47,7 @@ from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file
 from nodeagent.rules.devices.group import list_extra_nodes, name_resource, plan_classes
 from nodeagent.rules.devices.health import plan_command
 from nodeagent.rules.devices.prefer import find_newcomers, score_nearness
+from nodeagent.rules.devices.sensors import Sensed, plan_sensors
 from nodeagent.rules.ids import find_uuid
 
 RETRY_SECONDS = 5.0
@@ -68,11 +71,13 @@ class Devices:
         plugins: ClassPlugins,
         *,
         scan: HostScan,
+        sensors: DeviceSensors,
         specs: SpecFiles,
     ) -> None:
-        """`scan` reads the host, `specs` are the CDI specifications for container runtimes."""
+        """`scan` and `sensors` read the host, `specs` are the CDI specifications for container runtimes."""
         self._bus, self._conditions, self._clock, self._live, self._plugins = bus, conditions, clock, live, plugins
-        self._scan, self._specs = scan, specs
+        self._scan, self._sensors, self._specs = scan, sensors, specs
+        self._sensed: Mapping[str, Sensed] = {}
         self._host = HostDevices()
         self._known: dict[DeviceId, JudgedDevice] = {}
         self._texts: Mapping[str, str] = {}
@@ -158,9 +163,11 @@ class Devices:
                 self._is_scan_due = False
                 self._host = await self._scan.look(plan_scan(classes))
                 self._texts = await self._scan.read_files(plan_paths(classes, self._host))
+                self._sensed = {place: await self._sense(place) for place in plan_sensors(classes, self._host)}
         except NodeagentError as error:
             self._bus.publish_state(Degraded(str(error)), source=self.name, key=self.name)
             self._log.warning("devices_not_looked_at", reason=str(error))
+            self._publish_readings(DeviceReadingTable())
             return False
         finally:
             self._has_looked.wake()
@@ -173,7 +180,7 @@ class Devices:
             classes,
             self._host,
             before,
-            Findings(self._texts, self._commands, due if is_new else ()),
+            Findings(self._texts, self._commands, due if is_new else (), self._sensed),
             held,
             self._live.now.health.clean_polls,
         )
@@ -182,9 +189,20 @@ class Devices:
         await self._offer(classes, table, allocations or AllocationTable())
         envelope = self._bus.publish_state(table, source=self.name, cause=cause)
         self._publish_device_changes(before, held, envelope)
+        self._publish_readings(plan_readings(self._known, self._sensed))
         for code, details in decide_conditions(classes, table, held).items():
             self._conditions.replace(code, details, cause=envelope)
         return True
+
+    async def _sense(self, place: str) -> Sensed:
+        try:
+            return Sensed(await self._sensors.read(place))
+        except NodeagentError as error:
+            return Sensed(failure=str(error))
+
+    def _publish_readings(self, table: DeviceReadingTable) -> None:
+        if table != (self._bus.read(DeviceReadingTable) or DeviceReadingTable()):
+            self._bus.publish_state(table, source=self.name)
 
     async def _run_commands(self, classes: Sequence[DeviceClass]) -> set[ResourceName]:
         """Run the commands of due classes one after the other; old answers stand meanwhile."""

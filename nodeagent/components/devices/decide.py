@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, HostDevices, ScanRequest, Standing
+from nodeagent.model.devices import (
+    DeviceClassState,
+    DeviceReadingTable,
+    DeviceTable,
+    HostDevice,
+    HostDevices,
+    ScanRequest,
+    Standing,
+)
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.rules.devices.group import (
     Grouped,
@@ -20,6 +28,8 @@ from nodeagent.rules.devices.group import (
     plan_classes,
 )
 from nodeagent.rules.devices.health import Judged, describe_gone, judge, judge_files, plan_files
+from nodeagent.rules.devices.match import name_extra_patterns, name_node_patterns
+from nodeagent.rules.devices.sensors import Sensed, judge_sensors, read_values
 from nodeagent.rules.ids import find_uuid
 
 CODES = ("device-gone", "device-unhealthy", "devices-missing", "devices-unclear")
@@ -41,18 +51,27 @@ class Findings(NamedTuple):
     """By device the message of its failed command; empty after a success."""
     is_due: Collection[ResourceName] = ()
     """The classes for which this poll counts on the way back to healthy: classes not yet due are left out."""
+    sensed: Mapping[str, Sensed] = {}
+    """By directory below /sys the sensors in it."""
 
 
 def plan_scan(classes: Iterable[DeviceClass]) -> ScanRequest:
     """The scan for all classes."""
     classes = tuple(classes)
-    patterns = [pattern for each in classes for pattern in (*each.nodes, *each.extra_nodes)]
-    unnamed = [each for each in classes if not each.nodes]
+    patterns = [
+        pattern
+        for each in classes
+        for pattern in (*name_node_patterns(each), *name_extra_patterns(each), *each.companion_nodes)
+    ]
+    links = [pattern for each in classes for pattern in each.links]
+    unnamed = [each for each in classes if not name_node_patterns(each)]
     names = [each.sysfs_class for each in unnamed if each.sysfs_class is not None]
     return ScanRequest(
         patterns=tuple(dict.fromkeys(patterns)),
         sysfs_classes=tuple(dict.fromkeys(names)),
+        links=tuple(dict.fromkeys(links)),
         is_pci=any(each.sysfs_class is None for each in unnamed),
+        has_all_functions=any(each.vfio for each in classes),
     )
 
 
@@ -86,6 +105,7 @@ def look_at(
         for name, device in there.items():
             against = [f"{path}, which goes with it, is not there" for path in missing]
             against += judge_files(each, device, findings.texts)
+            against += judge_sensors(each, device, findings.sensed.get(device.sensors))
             if said := findings.commands.get(name):
                 against.append(said)
             before = known[name].judged if name in known else None
@@ -99,6 +119,13 @@ def look_at(
                 verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
                 found[device_id] = JudgedDevice(_tell(gone, verdict), verdict)
     return found
+
+
+def plan_readings(known: Mapping[DeviceId, JudgedDevice], sensed: Mapping[str, Sensed]) -> DeviceReadingTable:
+    """The readings for publication."""
+    present = {name: one.device for name, one in known.items() if one.device.standing is not Standing.GONE}
+    found = {name: read_values(device, sensed.get(device.sensors)) for name, device in present.items()}
+    return DeviceReadingTable(readings={name: values for name, values in found.items() if values is not None})
 
 
 def _tell(device: HostDevice, judged: Judged) -> HostDevice:

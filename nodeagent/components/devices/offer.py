@@ -8,6 +8,7 @@ from nodeagent.model.devices import HostDevice, Standing
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, RequestInvalid
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice
+from nodeagent.rules.devices.answer import find_clash
 from nodeagent.rules.ids import find_uuid
 
 _TAKEN: Final = "somebody has it from before it was shared otherwise"
@@ -30,7 +31,7 @@ def select(offer: ClassOffer, resource: ResourceName, asked: Sequence[DeviceId])
     """The devices asked for, each once.
 
     Raises:
-        RequestInvalid: No device, a device twice, or an unknown device is asked for.
+        RequestInvalid: No device, a device twice, an unknown device, or two for one path is asked for.
         DeviceUnhealthy: A device must not be handed out.
     """
     known = {each.id: each.healthy for each in offer.listed}
@@ -45,7 +46,10 @@ def select(offer: ClassOffer, resource: ResourceName, asked: Sequence[DeviceId])
     for name in asked:
         if reason := explain_unfitness(offer, name) or ("" if known[name] else _TAKEN):
             raise DeviceUnhealthy(name, reason)
-    return tuple(offer.devices[each] for each in dict.fromkeys(map(find_uuid, asked)))
+    selected = tuple(offer.devices[each] for each in dict.fromkeys(map(find_uuid, asked)))
+    if clash := find_clash(offer.device_class, selected):
+        raise RequestInvalid(resource, clash)
+    return selected
 
 
 def explain_unfitness(offer: ClassOffer, name: DeviceId) -> str:

@@ -28,9 +28,9 @@ from nodeagent.components.exporter.families.agent import (
     ExporterFacts,
     build_agent_families,
 )
+from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
-    build_device_families,
     build_mig_families,
     build_mps_families,
     build_standing_families,
@@ -68,7 +68,7 @@ from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import ApiCall, PodLabelTable
-from nodeagent.model.devices import DeviceTable
+from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
 from nodeagent.model.fractions import FractionDecisions
@@ -278,7 +278,9 @@ class Exporter:
 
     def _build_devices(self) -> tuple[Family, ...]:
         table = self._bus.read(DeviceTable)
-        return () if table is None else build_device_families(table, self._bus.read(AllocationTable))
+        if table is None:
+            return ()
+        return build_device_families(table, self._bus.read(AllocationTable), self._bus.read(DeviceReadingTable))
 
     def _read_status(self) -> NodeStatus:
         driver, plugin, now = self._bus.read(DriverState), self._bus.read(PluginState), self._clock.wall()

@@ -9,9 +9,9 @@ from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, expl
 from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import build_claim_families
 from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
+from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
-    build_device_families,
     build_mig_families,
     build_mps_families,
     build_reading_families,
@@ -137,6 +137,8 @@ Where the configuration has [classes of devices](devices.md). Labels: `resource`
 | which devices do not work | `nodeagent_device_healthy == 0` |
 | which are gone under a container | `nodeagent_device_gone == 1` |
 | how many shares of each resource are held | `sum by (instance, resource) (nodeagent_device_shares_held)` |
+| how hot each device is | `max by (instance, id) (nodeagent_device_temperature_celsius)` |
+| which devices had uncorrected errors | `nodeagent_device_errors_total{kind="uncorrected"} > 0` |
 """
 
 
@@ -170,7 +172,7 @@ def _list_lines() -> Iterator[str]:
     yield _MPS
     yield from _tabulate(build_mps_families(MpsState()))
     yield _DEVICES
-    yield from _tabulate(build_device_families(DeviceTable(), None))
+    yield from _tabulate(build_device_families(DeviceTable(), None, None))
     yield "\n## MIG layouts\n\nWhere this agent cuts GPUs, `mig.manage`; see [MIG layouts](mig.md).\n"
     yield from _tabulate(build_mig_families(MigState(), None))
     yield _CLAIMS

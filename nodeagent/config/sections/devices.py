@@ -26,6 +26,8 @@ NODE_PATTERN = Text(
     r"/(?!\.\.?/)[^/*?\[\]]+(/(?!\.\.?(/|$))[^/]+)+",
     256,
 )
+_HEX_WORD = Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)
+_PCI_ADDRESSES = Text("a PCI address such as 0000:3b:00.0, with wildcards", r"[0-9a-fA-F:.*?\[\]-]+", 64)
 _LABEL_WORD = Text("a word such as cameras", r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", 63)
 
 
@@ -62,6 +64,12 @@ class DeviceHealth(Section):
         "a command that ends with 0 for a device that works; {node} in it is the device's first node",
         "most devices have none",
     )
+    sensors: bool = knob(
+        Flag(),
+        default=True,
+        what="whether a temperature at its critical limit, and sensors that cannot be read, speak against a device",
+        why="the kernel's own limits; most devices have no sensors",
+    )
     timeout_seconds: float = knob(
         Number(0.1, 60), 5.0, "how long the command may take before it counts as failed", "longer than any that works"
     )
@@ -92,7 +100,7 @@ class DeviceClass(Section):
         "of any",
     )
     pci_vendor: str | None = knob(
-        Maybe(Text("four hexadecimal digits such as 0x8086", r"0x[0-9a-fA-F]{4}", 6)),
+        Maybe(_HEX_WORD),
         None,
         "only nodes of PCI functions of this vendor",
         "of any, and such as are not on the PCI bus",
@@ -102,6 +110,50 @@ class DeviceClass(Section):
         None,
         "only nodes of PCI functions whose class begins so",
         "of any, and such as are not on the PCI bus",
+    )
+    pci_devices: tuple[str, ...] = knob(
+        ListOf(_HEX_WORD), (), "only nodes of PCI functions with one of these device ids of `pci_vendor`", "of any"
+    )
+    pci_drivers: tuple[str, ...] = knob(
+        ListOf(Text("the name of a kernel driver such as xe", r"[A-Za-z0-9_.-]+", 64)),
+        (),
+        "only nodes of PCI functions bound to one of these kernel drivers",
+        "to any; with `vfio`, to any driver of VFIO",
+    )
+    pci_addresses: tuple[str, ...] = knob(
+        ListOf(_PCI_ADDRESSES), (), "only nodes of PCI functions at one of these addresses", "at any"
+    )
+    pci_parents: tuple[str, ...] = knob(
+        ListOf(_PCI_ADDRESSES),
+        (),
+        'only nodes of SR-IOV virtual functions of one of these physical functions; "*" means any',
+        "of any function, physical or virtual",
+    )
+    amd_partitions: tuple[str, ...] = knob(
+        ListOf(Text("a compute and a memory partitioning such as cpx_nps4", r"[A-Za-z]+_[A-Za-z0-9]+", 32)),
+        (),
+        "only nodes of AMD's GPUs that are partitioned in one of these ways; each partition has nodes of its own",
+        "partitioned or not",
+    )
+    usb_vendor: str | None = knob(
+        Maybe(_HEX_WORD), None, "only nodes of USB devices of this vendor", "of any, and such as are not on a USB bus"
+    )
+    usb_product: str | None = knob(
+        Maybe(_HEX_WORD), None, "only nodes of USB devices that are this product of `usb_vendor`", "of any"
+    )
+    usb_serials: tuple[str, ...] = knob(
+        ListOf(Text("a serial number", r"\S(.*\S)?", 126)),
+        (),
+        "only nodes of USB devices with one of these serial numbers; a device is then known by its number, not by its"
+        " port",
+        "of any, and a device is known by the port that it is plugged into",
+    )
+    vfio: bool = knob(
+        Flag(),
+        default=False,
+        what="give PCI functions that are bound to VFIO, for a virtual machine or a program with a driver of its own:"
+        " a device is an IOMMU group, its node /dev/vfio/<group>, and /dev/vfio/vfio comes with it",
+        why="most programs work through the kernel's driver",
     )
     group: Grouping = knob(
         OneOf[Grouping](("node", "number", "device", "all")),
@@ -116,6 +168,28 @@ class DeviceClass(Section):
         "further nodes that a container gets with any device; one without wildcards must be there",
         "none",
     )
+    companion_nodes: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN),
+        (),
+        "further nodes of a device's own PCI function or USB device that a container gets with it",
+        "none",
+    )
+    links: tuple[str, ...] = knob(
+        ListOf(NODE_PATTERN),
+        (),
+        "links of the host such as /dev/dri/by-path/*: a container gets those to its nodes, as nodes of that name",
+        "none",
+    )
+    container_paths: Mapping[str, str] = knob(
+        MapOf(
+            NODE_PATTERN,
+            Text("an absolute path such as /dev/modem{number}", r"/(?!\.\.?(/|$))[^*?\[\]]+", 256),
+        ),
+        MappingProxyType({}),
+        "other paths in the container for the nodes that a pattern means, the first that does; {number} stands for the"
+        " number at the end of the node's name, or with `renumber` for its count",
+        "where the host has them",
+    )
     mounts: tuple[DeviceMount, ...] = knob(
         ListOf(Nested(DeviceMount)), (), "files and directories that a container gets with any device", "none"
     )
@@ -123,7 +197,8 @@ class DeviceClass(Section):
         MapOf(_VARIABLE, Text("the variable's value", r".*", 4096)),
         MappingProxyType({}),
         "variables that a container gets; {nodes} stands for the nodes as it sees them, {devices} for the devices'"
-        " names, {count} for how many",
+        " names, {indexes} for the numbers at the end of their nodes' names on the host, {pci_addresses} for their PCI"
+        " functions, {count} for how many",
         "none",
     )
     renumber: bool = knob(
@@ -155,6 +230,18 @@ class DeviceClass(Section):
         Nested(DeviceHealth), DeviceHealth(), "what makes a device good for work, besides its nodes being there"
     )
 
+    @property
+    def has_pci_words(self) -> bool:
+        """Whether only PCI functions can be of the class."""
+        ids = (self.pci_vendor, self.pci_class, self.pci_devices)
+        places = (self.pci_addresses, self.pci_parents)
+        return self.vfio or any((*ids, *places, self.pci_drivers, self.amd_partitions))
+
+    @property
+    def has_usb_words(self) -> bool:
+        """Whether only USB devices can be of the class."""
+        return any((self.usb_vendor, self.usb_product, self.usb_serials))
+
 
 class ClassKind(Nested[DeviceClass], frozen=True):
     """A class, laid over the ready-made class named by `use`; judged apart from other classes."""
@@ -178,9 +265,20 @@ def _find_base(node: Node) -> Node:
 def _judge(found: DeviceClass, node: Node, place: Place) -> None:
     if not found.resource:
         raise place.key("resource").refuse(node.origin, "the key is missing; give it, or a ready-made class by `use`")
-    if not (found.nodes or found.sysfs_class or found.pci_vendor or found.pci_class):
-        message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or pci_class"
+    if not (found.nodes or found.sysfs_class or found.has_pci_words or found.has_usb_words):
+        message = "nothing says which nodes these devices are; give nodes, sysfs_class, pci_vendor or usb_vendor"
         raise place.key("nodes").refuse(node.origin, message)
+    if found.pci_devices and not found.pci_vendor:
+        message = "a device id means a device only together with its vendor; give pci_vendor"
+        raise place.key("pci_devices").refuse(node.origin, message)
+    if found.usb_product and not found.usb_vendor:
+        message = "a product means a device only together with its vendor; give usb_vendor"
+        raise place.key("usb_product").refuse(node.origin, message)
+    is_named_otherwise = found.renumber or found.container_paths
+    if found.vfio and (found.nodes or found.sysfs_class or found.has_usb_words or is_named_otherwise):
+        message = "nodes of VFIO are those of IOMMU groups, under their own names; leave nodes, sysfs_class, usb_…,"
+        message += " renumber and container_paths out"
+        raise place.key("vfio").refuse(node.origin, message)
     for index, check in enumerate(found.health.sysfs):
         if (check.equals is None) == (check.below is None):
             here = place.key("health").key("sysfs").item(index)

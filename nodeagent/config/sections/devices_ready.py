@@ -32,7 +32,24 @@ READY: Final[Mapping[str, Mapping[str, Plain]]] = {
         "nodes": ["/dev/dri/renderD*", "/dev/dri/card*"],
         "pci_vendor": "0x8086",
         "pci_class": "0x03",
+        "pci_drivers": ["i915"],
         "group": "device",
+        "links": ["/dev/dri/by-path/*"],
+    },
+    "intel-gpu-xe": {
+        "resource": "gpu.intel.com/xe",
+        "nodes": ["/dev/dri/renderD*", "/dev/dri/card*"],
+        "pci_vendor": "0x8086",
+        "pci_class": "0x03",
+        "pci_drivers": ["xe"],
+        "group": "device",
+        "links": ["/dev/dri/by-path/*"],
+    },
+    "intel-npu": {
+        "resource": "npu.intel.com/accel",
+        "nodes": ["/dev/accel/accel*"],
+        "pci_vendor": "0x8086",
+        "pci_drivers": ["intel_vpu"],
     },
     "amd-gpu": {
         "resource": "amd.com/gpu",
@@ -40,6 +57,13 @@ READY: Final[Mapping[str, Mapping[str, Plain]]] = {
         "pci_vendor": "0x1002",
         "group": "device",
         "extra_nodes": ["/dev/kfd"],
+    },
+    # The resource is that of one chip; for another one it is written beside `use`.
+    "ascend": {
+        "resource": "huawei.com/Ascend910",
+        "nodes": ["/dev/davinci[0-9]*"],
+        "extra_nodes": ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"],
+        "environment": {"ASCEND_VISIBLE_DEVICES": "{indexes}"},
     },
     "iluvatar": {"resource": "iluvatar.com/gpu", "nodes": ["/dev/iluvatar[0-9]*"], "renumber": True},
 }

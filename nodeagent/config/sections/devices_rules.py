@@ -27,10 +27,11 @@ def judge_devices(settings: "Settings") -> Iterator[tuple[str, str]]:
                 f"devices.classes[{index}].resource",
                 f"{one.resource} is already offered by {other}; name it otherwise",
             )
-        for place, pattern in enumerate(one.nodes):
-            if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
-                message = f"{pattern} also means {gpu}, and GPUs of NVIDIA are given by the agent itself; narrow it"
-                yield f"devices.classes[{index}].nodes[{place}]", message
+        for key in ("nodes", "companion_nodes"):
+            for place, pattern in enumerate(getattr(one, key)):
+                if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
+                    message = f"{pattern} also means {gpu}, and GPUs of NVIDIA are given by the agent itself; narrow it"
+                    yield f"devices.classes[{index}].{key}[{place}]", message
     for (_, earlier), (index, later) in combinations(enumerate(classes), 2):
         yield from _judge_pair(earlier, later, index)
 
@@ -54,14 +55,25 @@ def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tu
 
 
 def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
-    """Whether PCI vendor, PCI class or sysfs class keeps two classes apart."""
+    """Whether what is said of PCI functions or USB devices, or the class in sysfs, keeps two classes apart."""
     vendors = (one.pci_vendor, other.pci_vendor)
     if None not in vendors and (one.pci_vendor or "").lower() != (other.pci_vendor or "").lower():
+        return True
+    for key in ("pci_devices", "pci_drivers", "amd_partitions", "usb_serials"):
+        if _differ(getattr(one, key), getattr(other, key)):
+            return True
+    usbs = ((one.usb_vendor, one.usb_product), (other.usb_vendor, other.usb_product))
+    if any(left and right and left.lower() != right.lower() for left, right in zip(*usbs, strict=True)):
         return True
     kinds = ((one.pci_class or "").lower(), (other.pci_class or "").lower())
     if all(kinds) and not (kinds[0].startswith(kinds[1]) or kinds[1].startswith(kinds[0])):
         return True
     return bool(one.sysfs_class and other.sysfs_class and one.sysfs_class != other.sysfs_class)
+
+
+def _differ(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether both name values, and none in common."""
+    return bool(some and others) and not {each.lower() for each in some} & {each.lower() for each in others}
 
 
 def _list_gpu_resources(settings: "Settings") -> dict[str, str]:

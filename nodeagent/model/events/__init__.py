@@ -8,7 +8,7 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
-from nodeagent.model.devices import DeviceTable
+from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events.admissions import (
     AllocationDiffered,
@@ -132,6 +132,7 @@ STATES: tuple[type[Value], ...] = (
     Offering,
     MigState,
     DeviceTable,
+    DeviceReadingTable,
     MpsState,
     AllocationTable,
     ChosenAllocationModes,

@@ -19,6 +19,7 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerDevice, ContainerMount
 from nodeagent.rules.cdi_names import qualify
 from nodeagent.rules.devices.group import name_resource, parse_id, sort_key, split_number
+from nodeagent.rules.devices.match import match_path
 from nodeagent.rules.ids import find_uuid, is_replica, render_device_id
 
 SPEC_PREFIX: Final = "nodeagent-device-"
@@ -27,6 +28,7 @@ PLACES_MAX: Final = 64
 """The most devices of a counted class with names, as many names for each; a larger class is given by nodes."""
 CDI_VERSION: Final = "0.5.0"
 """The first version in which a node may have another name in the container."""
+_NUMBER: Final = "{number}"
 _CLASS: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 
 
@@ -37,19 +39,36 @@ def order_devices(devices: Iterable[HostDevice]) -> tuple[HostDevice, ...]:
 
 def place_nodes(device_class: DeviceClass, devices: Iterable[HostDevice]) -> tuple[tuple[str, str], ...]:
     """Each node's path on the host, and in the container."""
-    nodes = [node for device in order_devices(devices) for node in device.nodes]
-    if not device_class.renumber:
-        return tuple((node, node) for node in nodes)
     counts: dict[str, int] = {}
     placed = []
-    for node in nodes:
-        stem, number = split_number(node)
-        if number is None:
-            placed.append((node, node))
-        else:
-            placed.append((node, f"{stem}{counts.get(stem, 0)}"))
-            counts[stem] = counts.get(stem, 0) + 1
+    for node in (node for device in order_devices(devices) for node in device.nodes):
+        form, number = _find_form(device_class, node)
+        placed.append((node, _name_node(device_class, node, counts.get(form, 0))))
+        counts[form] = counts.get(form, 0) + bool(number)
     return tuple(placed)
+
+
+def find_clash(device_class: DeviceClass, devices: Iterable[HostDevice]) -> str:
+    """The message for two nodes that would have one path in the container; empty without any."""
+    taken: dict[str, str] = {}
+    for node, path in place_nodes(device_class, devices):
+        if (other := taken.setdefault(path, node)) != node:
+            return f"{other} and {node} would both be {path} in the container; give it {_NUMBER} in container_paths"
+    return ""
+
+
+def _find_form(device_class: DeviceClass, node: str) -> tuple[str, str]:
+    """The node's path in the container before its number is put in, and the number."""
+    stem, _ = split_number(node)
+    number = node.removeprefix(stem)
+    forms = (path for pattern, path in device_class.container_paths.items() if match_path(node, pattern))
+    return next(forms, stem + _NUMBER if number else node), number
+
+
+def _name_node(device_class: DeviceClass, node: str, count: int) -> str:
+    """The node's path in the container, where `count` nodes of its kind come before it."""
+    form, number = _find_form(device_class, node)
+    return form.replace(_NUMBER, str(count) if device_class.renumber and number else number)
 
 
 def name_kind(resource: str) -> str:
@@ -68,8 +87,8 @@ def is_named(device_class: DeviceClass, devices: Sequence[HostDevice]) -> bool:
     """Whether CDI names suffice for any container of the class."""
     if not device_class.renumber:
         return True
-    stems = [[split_number(node)[0] for node in device.nodes] for device in devices]
-    return len(devices) <= PLACES_MAX and all(sorted(each) == sorted(set(each)) == sorted(stems[0]) for each in stems)
+    kinds = [sorted(_find_form(device_class, node)[0] for node in device.nodes) for device in devices]
+    return len(devices) <= PLACES_MAX and all(each == sorted(set(each)) == kinds[0] for each in kinds)
 
 
 def name_devices(device_class: DeviceClass, devices: Sequence[HostDevice]) -> tuple[str, ...]:
@@ -90,19 +109,13 @@ def render_spec(device_class: DeviceClass, devices: Sequence[HostDevice]) -> byt
     resource, entries = name_resource(device_class), []
     for device in devices:
         name = parse_id(device.id, resource) or ""
-        if not device_class.renumber:
-            entries.append(_render_device(device_class, name, [(node, node) for node in device.nodes]))
-            continue
-        for place in range(len(devices)):
-            nodes = [(node, _number(node, place)) for node in device.nodes]
-            entries.append(_render_device(device_class, _name_place(name, place), nodes))
+        links = [(node, link) for link, node in device.links]
+        for place in range(len(devices)) if device_class.renumber else (0,):
+            nodes = [(node, _name_node(device_class, node, place)) for node in device.nodes]
+            name_here = _name_place(name, place) if device_class.renumber else name
+            entries.append(_render_device(device_class, name_here, (*nodes, *links)))
     content = {"cdiVersion": CDI_VERSION, "kind": name_kind(resource), "devices": entries}
     return json.format(json.encode(content), indent=2) + b"\n"
-
-
-def _number(node: str, place: int) -> str:
-    stem, number = split_number(node)
-    return node if number is None else f"{stem}{place}"
 
 
 def _render_device(device_class: DeviceClass, name: str, nodes: Iterable[tuple[str, str]]) -> dict[str, object]:
@@ -115,8 +128,8 @@ def plan_answer(
 ) -> ContainerAnswer:
     """The answer for one container; `by_name` where the runtime is told names rather than nodes."""
     placed = place_nodes(device_class, devices)
-    nodes = (*placed, *((node, node) for node in extra_nodes))
-    passed = nodes[len(placed) :] if by_name else nodes
+    links = [(node, link) for device in devices for link, node in device.links]
+    extras = [(node, node) for node in extra_nodes]
     return ContainerAnswer(
         environment=_plan_environment(device_class, devices, [there for _, there in placed]),
         mounts=tuple(
@@ -127,15 +140,24 @@ def plan_answer(
         ),
         devices=tuple(
             ContainerDevice(container_path=there, host_path=here, permissions=device_class.permissions)
-            for here, there in passed
+            for here, there in (extras if by_name else (*placed, *links, *extras))
         ),
         cdi_devices=name_devices(device_class, devices) if by_name else (),
     )
 
 
 def _plan_environment(device_class: DeviceClass, devices: Sequence[HostDevice], nodes: Sequence[str]) -> dict[str, str]:
-    names = [parse_id(device.id, name_resource(device_class)) or "" for device in order_devices(devices)]
-    said = {"{nodes}": ",".join(nodes), "{devices}": ",".join(names), "{count}": str(len(devices))}
+    ordered = order_devices(devices)
+    names = [parse_id(device.id, name_resource(device_class)) or "" for device in ordered]
+    numbers = [split_number(device.nodes[0])[1] for device in ordered]
+    said = {
+        "{nodes}": ",".join(nodes),
+        "{devices}": ",".join(names),
+        "{indexes}": ",".join(str(each) for each in numbers if each is not None),
+        # The partitions of a GPU have one address.
+        "{pci_addresses}": ",".join(dict.fromkeys(each for device in ordered for each in device.pci_addresses)),
+        "{count}": str(len(devices)),
+    }
     environment = {}
     for name, text in device_class.environment.items():
         for mark, value in said.items():

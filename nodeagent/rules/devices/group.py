@@ -8,7 +8,6 @@ Refuses to give a node to two classes: the second class does not get it, and bot
 
 import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -16,6 +15,8 @@ from nodeagent.config.globs import is_pattern
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevice, HostDevices, HostNode
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.devices.match import USB_NODES, match_path, matches, name_extra_patterns
+from nodeagent.rules.devices.vfio import find_groups
 from nodeagent.rules.ids import DEVICE_PREFIX
 
 _DEV: Final = "/dev/"
@@ -23,6 +24,7 @@ _NUMBER: Final = re.compile(r"(.*?)([0-9]+)$")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _HASH_LENGTH: Final = 6
+PCI_DEVICES: Final = "bus/pci/devices"
 
 
 class Grouped(NamedTuple):
@@ -45,59 +47,69 @@ def name_resource(device_class: DeviceClass) -> ResourceName:
 
 
 def _plan_class(device_class: DeviceClass, host: HostDevices, claimed: dict[str, str]) -> Grouped:
-    resource, problems = name_resource(device_class), []
-    own: list[HostNode] = []
-    for node in host.nodes:
-        if not matches(device_class, node, host):
-            continue
-        if (holder := claimed.setdefault(node.path, resource)) != resource:
-            problems.append(f"{node.path} is of {holder} and of {resource}: it stays with {holder}; narrow one of them")
-        else:
-            own.append(node)
+    resource, problems = name_resource(device_class), list[str]()
+    if device_class.vfio:
+        return _plan_vfio(device_class, host, claimed)
+    own = [
+        node
+        for node in host.nodes
+        if matches(device_class, node, host) and _claim(node.path, resource, claimed, problems)
+    ]
     groups: dict[str, list[HostNode]] = {}
     for node in own:
         key = _find_key(device_class, node)
-        if key:
-            groups.setdefault(key, []).append(node)
-        else:
+        other = groups.get(key, [node])[0]
+        if not key:
             problems.append(f"{node.path} ends in no number, so that it belongs to no device; narrow `nodes`")
+        elif device_class.usb_serials and _is_known_by_usb(device_class, node) and not _share_port(node, other):
+            problems.append(f"{node.path} has the serial number of {other.path}; choose them by vendor and product")
+        else:
+            groups.setdefault(key, []).append(node)
     is_path = device_class.group == "node"
-    devices = (_build(resource, name_key(key, is_path=is_path), nodes) for key, nodes in groups.items())
+    devices = (_build(device_class, name_key(key, is_path=is_path), nodes, host) for key, nodes in groups.items())
     return Grouped(tuple(sorted(devices, key=lambda one: sort_key(one.nodes[0]))), tuple(problems))
 
 
-def matches(device_class: DeviceClass, node: HostNode, host: HostDevices) -> bool:
-    """Whether a node is of a class: every condition of the class must be true."""
-    if device_class.nodes and not any(match_path(node.path, pattern) for pattern in device_class.nodes):
-        return False
-    if device_class.sysfs_class is not None and node.sysfs_class != device_class.sysfs_class:
-        return False
-    if device_class.pci_vendor is None and device_class.pci_class is None:
+def _claim(path: str, resource: str, claimed: dict[str, str], problems: list[str]) -> bool:
+    """Whether no earlier class has the node."""
+    if (holder := claimed.setdefault(path, resource)) == resource:
         return True
-    place = host.functions.get(node.pci) if node.pci is not None else None
-    if place is None:
-        return False
-    if device_class.pci_vendor is not None and place.vendor != int(device_class.pci_vendor, 16):
-        return False
-    return device_class.pci_class is None or f"{place.pci_class:06x}".startswith(device_class.pci_class[2:].lower())
+    problems.append(f"{path} is of {holder} and of {resource}: it stays with {holder}; narrow one of them")
+    return False
 
 
-def match_path(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path; a wildcard does not match a slash."""
-    parts, patterns = path.split("/"), pattern.split("/")
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+def _plan_vfio(device_class: DeviceClass, host: HostDevices, claimed: dict[str, str]) -> Grouped:
+    """A device for each IOMMU group, named by the group's first function: the numbers of groups change with a boot."""
+    resource, problems, devices = name_resource(device_class), list[str](), list[HostDevice]()
+    for group in find_groups(device_class, host):
+        if group.problem:
+            problems.append(group.problem)
+        elif _claim(group.path, resource, claimed, problems):
+            first = group.functions[0]
+            device = HostDevice(
+                id=render_id(resource, name_key(first, is_path=False)),
+                name=group.path,
+                nodes=(group.path,),
+                sysfs=f"{PCI_DEVICES}/{first}",
+                pci=first,
+                pci_addresses=group.functions,
+                sensors=f"{PCI_DEVICES}/{first}",
+                numa_node=host.functions[first].numa_node,
+            )
+            devices.append(device)
+    return Grouped(tuple(devices), tuple(problems))
 
 
 def list_extra_nodes(device_class: DeviceClass, host: HostDevices) -> tuple[str, ...]:
     """The further nodes present on the host."""
-    return tuple(
-        node.path for node in host.nodes if any(match_path(node.path, pattern) for pattern in device_class.extra_nodes)
-    )
+    patterns = name_extra_patterns(device_class)
+    return tuple(node.path for node in host.nodes if any(match_path(node.path, pattern) for pattern in patterns))
 
 
 def list_missing_extras(device_class: DeviceClass, host: HostDevices) -> tuple[str, ...]:
     """The further nodes that must be there and are not."""
-    return tuple(path for path in device_class.extra_nodes if not is_pattern(path) and path in host.missing)
+    paths = name_extra_patterns(device_class)
+    return tuple(path for path in paths if not is_pattern(path) and path in host.missing)
 
 
 def split_number(path: str) -> tuple[str, int | None]:
@@ -120,9 +132,22 @@ def _find_key(device_class: DeviceClass, node: HostNode) -> str:
     if device_class.group == "number":
         number = split_number(node.path)[1]
         return "" if number is None else str(number)
+    if node.usb is not None and _is_known_by_usb(device_class, node):
+        return node.usb.serial if device_class.usb_serials else f"usb-{node.usb.port}"
     if device_class.group == "device" and node.hardware:
         return str(node.pci) if node.pci is not None and node.hardware.endswith(node.pci) else node.hardware
     return node.path.removeprefix(_DEV)
+
+
+def _share_port(one: HostNode, other: HostNode) -> bool:
+    return one.usb is not None and other.usb is not None and one.usb.port == other.usb.port
+
+
+def _is_known_by_usb(device_class: DeviceClass, node: HostNode) -> bool:
+    """Whether port or serial number name the device: a device's own node has another number after each plugging in."""
+    if device_class.group == "device" and device_class.has_usb_words:
+        return True
+    return device_class.group in ("node", "device") and match_path(node.path, USB_NODES)
 
 
 def name_key(key: str, *, is_path: bool) -> str:
@@ -146,15 +171,53 @@ def parse_id(device: str, resource: str) -> str | None:
     return device.removeprefix(head) if device.startswith(head) else None
 
 
-def _build(resource: ResourceName, name: str, nodes: Sequence[HostNode]) -> HostDevice:
+def _find_companions(device_class: DeviceClass, nodes: Sequence[HostNode], host: HostDevices) -> list[HostNode]:
+    """The further nodes of the same hardware, in the order of paths."""
+    own = {place for node in nodes if (place := find_hardware(node))}
+    return [
+        node
+        for node in host.nodes
+        if any(match_path(node.path, pattern) for pattern in device_class.companion_nodes)
+        and find_hardware(node) in own
+        and node not in nodes
+    ]
+
+
+def find_hardware(node: HostNode) -> str:
+    """The name of the USB device or the PCI function; of a partition of a function, the partition's place in sysfs."""
+    if node.usb is not None:
+        return node.usb.port
+    if node.pci is not None and node.pci in f"{node.sysfs}/{node.hardware}".split("/"):
+        return node.pci
+    return node.hardware
+
+
+def _find_sensors(node: HostNode) -> str:
+    """The directory with the sensors of a node's hardware; a USB device is not its controller."""
+    if node.usb is not None:
+        return ""
+    return f"{PCI_DEVICES}/{node.pci}" if node.pci is not None else node.hardware
+
+
+def _build(device_class: DeviceClass, name: str, nodes: Sequence[HostNode], host: HostDevices) -> HostDevice:
     ordered = sorted(nodes, key=lambda node: sort_key(node.path))
     first = ordered[0]
+    paths = tuple(node.path for node in (*ordered, *_find_companions(device_class, nodes, host)))
+    links = (
+        (link, path)
+        for link, path in host.links.items()
+        if path in paths and any(match_path(link, pattern) for pattern in device_class.links)
+    )
     return HostDevice(
-        id=render_id(resource, name),
+        id=render_id(name_resource(device_class), name),
         name=first.path if len(ordered) == 1 else f"{first.path} (+{len(ordered) - 1})",
-        nodes=tuple(node.path for node in ordered),
+        nodes=paths,
+        links=tuple(links),
         sysfs=first.sysfs,
         pci=first.pci,
+        is_partition=first.pci is not None and find_hardware(first) != first.pci and first.usb is None,
+        sensors=_find_sensors(first),
+        pci_addresses=tuple(dict.fromkeys(node.pci for node in ordered if node.pci is not None)),
         numa_node=next((node.numa_node for node in ordered if node.numa_node is not None), None),
     )
 

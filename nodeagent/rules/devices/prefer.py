@@ -1,16 +1,19 @@
 """The best free devices for a container: near the GPUs just given to it, and near one another.
 
 Owns the order of concerns: required devices, nearness to the container's GPUs on the PCI bus, one NUMA node,
-devices with fewer replicas taken, and the natural order.
+partitions of one GPU, devices with fewer replicas taken, and the natural order.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.devices import HostDevice, PciPlace
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.rules.devices.group import sort_key
 from nodeagent.rules.ids import find_uuid
+
+P = TypeVar("P", int, PciAddress)
 
 
 def prefer_devices(
@@ -34,10 +37,22 @@ def prefer_devices(
     free: dict[str, int] = {}
     for each in left:
         free[find_uuid(each)] = free.get(find_uuid(each), 0) + 1
-    numa = _choose_numa(devices, chosen, left, size, near)
+    partitioned = {device.pci for device in devices.values() if device.is_partition}
+
+    def find_numa(each: DeviceId) -> int | None:
+        device = devices.get(find_uuid(each))
+        return None if device is None else device.numa_node
+
+    def find_gpu(each: DeviceId) -> PciAddress | None:
+        device = devices.get(find_uuid(each))
+        return device.pci if device is not None and device.pci in partitioned else None
+
+    numa = _choose_place(find_numa, chosen, left, size, near)
+    there = [each for each in left if numa is None or find_numa(each) == numa]
+    gpu = _choose_place(find_gpu, chosen, there, size, near)
     taken = {find_uuid(each) for each in chosen}
     while len(chosen) < size:
-        best = min(left, key=lambda each: _rank(each, devices, near, numa, avoid, free, taken))
+        best = min(left, key=lambda each: _rank(each, devices, near, (numa, gpu), avoid, free, taken))
         left.remove(best)
         chosen.append(best)
         taken.add(find_uuid(best))
@@ -48,19 +63,21 @@ def _rank(
     each: DeviceId,
     devices: Mapping[str, HostDevice],
     near: Mapping[str, int],
-    numa: int | None,
+    places: tuple[int | None, PciAddress | None],
     avoid: Collection[DeviceId],
     free: Mapping[str, int],
     taken: Collection[str],
 ) -> tuple[object, ...]:
     base = find_uuid(each)
     device = devices.get(base)
+    numa, gpu = places
     return (
         device is None,
         each in avoid,
         base in taken,
         -near.get(base, 0),
         numa is not None and (device is None or device.numa_node != numa),
+        gpu is not None and (device is None or device.pci != gpu),
         -free[base],
         sort_key(device.nodes[0]) if device is not None else (each, -1),
         len(each),
@@ -68,32 +85,27 @@ def _rank(
     )
 
 
-def _choose_numa(
-    devices: Mapping[str, HostDevice],
+def _choose_place(
+    find: Callable[[DeviceId], P | None],
     chosen: Iterable[DeviceId],
     left: Iterable[DeviceId],
     size: int,
     near: Mapping[str, int],
-) -> int | None:
-    """The NUMA node to take most devices from, with as few left over as possible."""
-
-    def find(each: DeviceId) -> int | None:
-        device = devices.get(find_uuid(each))
-        return None if device is None else device.numa_node
-
-    fixed = [node for node in map(find, chosen) if node is not None]
+) -> P | None:
+    """The NUMA node or the GPU to take most devices from, with as few left over as possible."""
+    fixed = [place for place in map(find, chosen) if place is not None]
     if fixed:
         return max(sorted(set(fixed)), key=fixed.count)
-    rooms: dict[int, int] = {}
-    nearness: dict[int, int] = {}
+    rooms: dict[P, int] = {}
+    nearness: dict[P, int] = {}
     for each in left:
-        node = find(each)
-        if node is not None:
-            rooms[node] = rooms.get(node, 0) + 1
-            nearness[node] = max(nearness.get(node, 0), near.get(find_uuid(each), 0))
+        place = find(each)
+        if place is not None:
+            rooms[place] = rooms.get(place, 0) + 1
+            nearness[place] = max(nearness.get(place, 0), near.get(find_uuid(each), 0))
     if not rooms:
         return None
-    return min(rooms, key=lambda node: (rooms[node] < size, -nearness[node], abs(rooms[node] - size), node))
+    return min(rooms, key=lambda place: (rooms[place] < size, -nearness[place], abs(rooms[place] - size), place))
 
 
 def score_nearness(

@@ -12,12 +12,13 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.edge.host.devices.device_sensors import DeviceSensors
 from nodeagent.edge.host.devices.host_scan import HostScan
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cdi import SpecContent
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.devices import DeviceTable, HostDevice, HostDevices, ScanRequest
+from nodeagent.model.devices import DeviceReadingTable, DeviceTable, HostDevice, HostDevices, ScanRequest
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -71,6 +72,19 @@ class FakeScan(HostScan):
         return self.said.get(tuple(command), "")
 
 
+class FakeSensors(DeviceSensors):
+    """Sensors that show what the test says, by directory."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, dict[str, str]] = {}
+        self.hung: set[str] = set()
+
+    async def read(self, place: str) -> Mapping[str, str]:
+        if place in self.hung:
+            raise HostFailed("the driver hangs")
+        return self.texts.get(place, {})
+
+
 class FakeSpecs(SpecFiles):
     """A directory of specifications."""
 
@@ -103,7 +117,7 @@ class World:
         self.clock = clock
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(plan(make_class(nodes=["/dev/x*"])))
-        self.journal, self.scan, self.specs = FakeJournal(), FakeScan(), FakeSpecs()
+        self.journal, self.scan, self.sensors, self.specs = FakeJournal(), FakeScan(), FakeSensors(), FakeSpecs()
         self.plugins = ClassPlugins(self.live, self.journal)
 
     @asynccontextmanager
@@ -112,7 +126,14 @@ class World:
             self.live.replace(plan(*classes))
             self.plugins.follow(classes)
         component = Devices(
-            self.bus, self.conditions, self.clock, self.live, self.plugins, scan=self.scan, specs=self.specs
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            self.plugins,
+            scan=self.scan,
+            sensors=self.sensors,
+            specs=self.specs,
         )
 
         async def run() -> None:
@@ -134,6 +155,10 @@ class World:
         self.scan.become(make_host(*paths))
         await self.settle()
 
+    async def scan_again(self) -> None:
+        self.scan.become(self.scan.host)
+        await self.settle()
+
     async def hold(self, *allocations: Allocation) -> None:
         self.bus.publish_state(AllocationTable(allocations=allocations), source="test")
         await self.settle()
@@ -153,6 +178,11 @@ class World:
         state = self.bus.latest(DeviceTable)
         assert state is not None
         return state.value
+
+    def readings(self) -> dict[str, float]:
+        """The temperature of each device that has one."""
+        state = self.bus.read(DeviceReadingTable) or DeviceReadingTable()
+        return {name: one.temperatures[0].celsius for name, one in state.readings.items()}
 
     def find(self, device: str) -> HostDevice:
         found = self.table().find(device)

@@ -63,6 +63,35 @@ async def test_odd_questions_are_refused_and_not_recorded(world: World) -> None:
         assert world.journal.recorded == []
 
 
+async def test_readings_are_published_and_heat_takes_a_device_away(world: World) -> None:
+    """A driver that gives no answer takes its own device away, and no other; without a host nothing is known."""
+    place, other = (f"bus/pci/devices/0000:{bus}:00.0" for bus in ("03", "23"))
+    world.scan.host = make_host(make_node("/dev/x0", pci="0000:03:00.0"), make_node("/dev/x1", pci="0000:23:00.0"))
+    world.sensors.texts = {place: {"hwmon/hwmon0/temp1_input": "50000", "hwmon/hwmon0/temp1_crit": "90000"}}
+    async with world.running():
+        assert world.readings() == {X0: 50.0}
+        assert await world.listed() == {X0: True, X1: True}
+        world.sensors.texts[place]["hwmon/hwmon0/temp1_input"] = "91000"
+        world.sensors.hung.add(other)
+        await world.scan_again()
+        assert world.readings() == {X0: 91.0}
+        assert await world.listed() == {X0: False, X1: False}
+        assert "is critical" in world.find(X0).reason
+        assert "its sensors give no answer: the driver hangs" in world.find(X1).reason
+        world.scan.fails = True
+        await world.scan_again()
+        assert world.readings() == {}
+
+
+async def test_devices_that_cannot_be_in_one_container_are_refused_and_not_recorded(world: World) -> None:
+    """Both nodes would be at one path."""
+    async with world.running(make_class(nodes=["/dev/x*"], container_paths={"/dev/x*": "/dev/modem"})):
+        with pytest.raises(RequestInvalid, match="would both be /dev/modem in the container"):
+            await world.plugin.allocate([X0, X1])
+        assert world.journal.recorded == []
+        await world.plugin.allocate([X0])
+
+
 async def test_a_device_that_goes_while_held_is_named_with_its_holder_and_comes_back(world: World) -> None:
     """After as many clean looks as a GPU needs; who has it keeps it."""
     async with world.running():

@@ -80,6 +80,22 @@ def test_nodes_are_found_by_pattern_and_nothing_else_is(roots: ScanRoots) -> Non
     assert found.functions == {}
 
 
+def test_links_are_told_with_the_nodes_that_they_lead_to(roots: ScanRoots) -> None:
+    """By the host's own paths, wherever the host is; a node is no link."""
+    make(roots.host, "/dev/dri/renderD128", (226, 128))
+    request = ScanRequest(links=("/dev/dri/by-path/*", "/dev/dri/renderD*"))
+    seen = read_fingerprint(roots, request)
+    place = roots.host / "dev/dri/by-path"
+    place.mkdir()
+    (place / "pci-a-render").symlink_to("../renderD128")
+    (place / "pci-b-render").symlink_to("/dev/dri/renderD129")
+    assert scan_host(roots, request).links == {
+        "/dev/dri/by-path/pci-a-render": "/dev/dri/renderD128",
+        "/dev/dri/by-path/pci-b-render": "/dev/dri/renderD129",
+    }
+    assert read_fingerprint(roots, request) != seen
+
+
 def test_what_sysfs_says_of_a_node_comes_with_it(roots: ScanRoots) -> None:
     """Class, hardware, PCI function, NUMA node; and of the function vendor, class and the way to it."""
     place = plant_function(roots, RDMA, "0x15b3", "0x020700", numa=1)
@@ -94,8 +110,10 @@ def test_what_sysfs_says_of_a_node_comes_with_it(roots: ScanRoots) -> None:
     assert node.sysfs == f"{node.hardware}/infiniband_verbs/uverbs0"
     chain = ("pci0000:3a", "0000:3a:00.0")
     assert found.functions == {
-        RDMA: PciPlace(vendor=0x15B3, pci_class=0x020700, device=0x1017, chain=(*chain, RDMA)),
-        "0000:3c:00.0": PciPlace(vendor=0x10DE, pci_class=0x030200, device=0x1017, chain=(*chain, "0000:3c:00.0")),
+        RDMA: PciPlace(vendor=0x15B3, pci_class=0x020700, device=0x1017, numa_node=1, chain=(*chain, RDMA)),
+        "0000:3c:00.0": PciPlace(
+            vendor=0x10DE, pci_class=0x030200, device=0x1017, numa_node=0, chain=(*chain, "0000:3c:00.0")
+        ),
     }
 
 
@@ -111,6 +129,21 @@ def test_nodes_are_found_by_class_and_by_bus(roots: ScanRoots) -> None:
     for request in (ScanRequest(sysfs_classes=("drm", "none")), ScanRequest(is_pci=True)):
         (node,) = scan_host(roots, request).nodes
         assert (node.path, node.pci, node.numa_node) == ("/dev/dri/renderD128", RDMA, None)
+
+
+def test_partitions_without_a_function_are_found_with_that_of_their_gpu(roots: ScanRoots) -> None:
+    """By path, and where all nodes of PCI functions are wanted."""
+    plant_function(roots, "0000:c0:00.0", "0x1002", "0x120000")
+    place = roots.sys / "devices/platform/amdgpu_xcp_1"
+    plant_node(roots, place, "drm", "renderD129", (226, 129), "dri/renderD129")
+    make(roots.host, "/dev/dri/renderD129", (226, 129))
+    topology = roots.sys / "class/kfd/kfd/topology/nodes/2"
+    topology.mkdir(parents=True)
+    (topology / "properties").write_text(f"location_id {0xC000}\ndomain 0\ndrm_render_minor 129\n")
+    for request in (ScanRequest(patterns=("/dev/dri/*",)), ScanRequest(is_pci=True)):
+        found = scan_host(roots, request)
+        assert [(node.path, node.pci) for node in found.nodes] == [("/dev/dri/renderD129", "0000:c0:00.0")]
+        assert found.functions[PciAddress("0000:c0:00.0")].vendor == 0x1002
 
 
 def test_a_fingerprint_changes_with_what_comes_and_goes(roots: ScanRoots) -> None:

@@ -81,6 +81,30 @@ def test_a_class_is_written_back_as_it_is_read() -> None:
             "- {use: kvm, pci_vendor: 8086}",
             "devices.classes[0].pci_vendor: value '8086' is refused; give four hexadecimal",
         ),
+        (
+            "- {resource: a.com/x, nodes: [/dev/x], pci_devices: ['0x0001']}",
+            "devices.classes[0].pci_devices: a device id means a device only together with its vendor; give pci_vendor",
+        ),
+        (
+            "- {resource: a.com/x, vfio: true, nodes: [/dev/vfio/1]}",
+            "devices.classes[0].vfio: nodes of VFIO are those of IOMMU groups, under their own names; leave",
+        ),
+        (
+            "- {resource: a.com/x, vfio: true, container_paths: {/dev/vfio/1: /dev/x}}",
+            "devices.classes[0].vfio: nodes of VFIO are those of IOMMU groups, under their own names; leave",
+        ),
+        (
+            "- {use: kvm, container_paths: {/dev/kvm: /dev/*}}",
+            "devices.classes[0].container_paths./dev/kvm: value '/dev/*' is refused; give an absolute path such as",
+        ),
+        (
+            "- {resource: a.com/x, usb_product: '0x000f'}",
+            "devices.classes[0].usb_product: a product means a device only together with its vendor; give usb_vendor",
+        ),
+        (
+            "- {resource: a.com/x, pci_parents: [eth0]}",
+            "devices.classes[0].pci_parents[0]: value 'eth0' is refused; give a PCI address such as 0000:3b:00.0, with",
+        ),
         ("- {use: kvm, nods: []}", "devices.classes[0].nods: unknown key; did you mean 'nodes'?"),
         ("- kvm", "devices.classes[0]: value 'kvm' is refused; give a mapping of keys"),
         (
@@ -122,6 +146,11 @@ def test_a_wrong_class_is_refused_with_file_key_value_and_remedy(text: str, comp
         ("use: kvm", "resource: nvidia.com/gpu, nodes: [/dev/x]", "nvidia.com/gpu is already offered by GPUs"),
         (
             "use: kvm",
+            "resource: a.com/x, nodes: [/dev/x], companion_nodes: ['/dev/nvidia*']",
+            "devices.classes[1].companion_nodes[0]: /dev/nvidia* also means /dev/nvidia[0-9]*, and GPUs of NVIDIA",
+        ),
+        (
+            "use: kvm",
             "resource: a.com/x, nodes: [/dev/nv*]",
             "/dev/nv* also means /dev/nvidia[0-9]*, and GPUs of NVIDIA",
         ),
@@ -137,10 +166,29 @@ def test_classes_that_would_meet_are_refused_with_both_names(first: str, second:
     ("first", "second"),
     [
         ("use: intel-gpu", "use: amd-gpu"),
+        ("use: intel-gpu", "use: intel-gpu-xe"),
         (
             "resource: a.com/x, nodes: [/dev/x*], pci_class: '0x0300'",
             "resource: a.com/y, nodes: [/dev/x*], pci_class: '0x12'",
         ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], pci_vendor: '0x8086', pci_devices: ['0x0001']",
+            "resource: a.com/y, nodes: [/dev/x*], pci_vendor: '0x8086', pci_devices: ['0x0002']",
+        ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], pci_drivers: [i915]",
+            "resource: a.com/y, nodes: [/dev/x*], pci_drivers: [xe]",
+        ),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x000f'",
+            "resource: a.com/y, nodes: [/dev/x*], usb_vendor: '0x1209', usb_product: '0x0010'",
+        ),
+        ("use: amd-gpu, amd_partitions: [cpx_nps4]", "use: amd-gpu, resource: a.com/y, amd_partitions: [spx_nps1]"),
+        (
+            "resource: a.com/x, nodes: [/dev/x*], usb_serials: [A1]",
+            "resource: a.com/y, nodes: [/dev/x*], usb_serials: [B2]",
+        ),
+        ("resource: a.com/x, vfio: true, pci_vendor: '0x10de'", "resource: a.com/y, pci_parents: ['*']"),
         ("resource: a.com/x, nodes: [/dev/x*], sysfs_class: a", "resource: a.com/y, nodes: [/dev/x*], sysfs_class: b"),
         ("resource: a.com/x, nodes: [/dev/x*]", "resource: a.com/y, nodes: [/dev/y*]"),
     ],

@@ -1,4 +1,4 @@
-"""The agent's own series about GPUs, MIG layouts, MPS daemons and devices of other vendors; pure.
+"""The agent's own series about GPUs, MIG layouts and MPS daemons; pure.
 
 Values that DCGM exporter lacks, or has in a form without sums. One series for each GPU even in MIG mode, so that sums
 are right; labels `gpu` and `UUID` join with DCGM's series.
@@ -6,19 +6,16 @@ are right; labels `gpu` and `UUID` join with DCGM's series.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from nodeagent.components.exporter.catalogue.field import Entity
 from nodeagent.components.exporter.exposition import Family, Labels, MetricType, counter, gauge, make_family
 from nodeagent.components.exporter.series.xid_history import XidHistory
-from nodeagent.model.allocation import AllocationTable
-from nodeagent.model.devices import DeviceTable, Standing
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.rules.ids import find_uuid, render_bus_id
+from nodeagent.rules.ids import render_bus_id
 
 _Read = Callable[[GpuSample], float | None]
 _Row = tuple[Labels, _Read]
@@ -217,31 +214,3 @@ def build_mps_families(state: MpsState) -> tuple[Family, ...]:
 
 def _label(daemon: MpsDaemon) -> Labels:
     return (("daemon", daemon.name), ("owner", daemon.owner))
-
-
-HELP: Final = {
-    "nodeagent_device_healthy": "1 for a device that containers can be given, 0 for one that does not work or is gone.",
-    "nodeagent_device_gone": "1 for a device that is gone while a container has it.",
-    "nodeagent_device_shares": "How many containers may have the device at the same time.",
-    "nodeagent_device_shares_held": "How many shares of the device containers have.",
-}
-
-
-def build_device_families(table: DeviceTable, allocations: AllocationTable | None) -> tuple[Family, ...]:
-    """All families about device classes, a series for each device."""
-    held = Counter(
-        find_uuid(name) for one in (allocations.allocations if allocations is not None else ()) for name in one.devices
-    )
-    devices = [(each, device) for each in table.classes for device in each.devices]
-    values: dict[str, list[float]] = {
-        "nodeagent_device_healthy": [device.standing is Standing.HEALTHY for _, device in devices],
-        "nodeagent_device_gone": [device.standing is Standing.GONE for _, device in devices],
-        "nodeagent_device_shares": [each.replicas for each, _ in devices],
-        "nodeagent_device_shares_held": [held[device.id] for _, device in devices],
-    }
-    labels = [
-        (("resource", str(each.resource)), ("device", device.name), ("id", str(device.id))) for each, device in devices
-    ]
-    return tuple(
-        gauge(name, text, list(zip(labels, map(float, values[name]), strict=True))) for name, text in HELP.items()
-    )

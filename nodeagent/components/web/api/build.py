@@ -11,7 +11,7 @@ from nodeagent.components.web.verdict import decide_ready, decide_verdict
 from nodeagent.core.values import ActiveCondition, ComponentReport, GateState
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.devices import DeviceTable
+from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import FractionTable
@@ -125,7 +125,7 @@ def build_state(
         allocations=allocations.allocations if allocations is not None else (),
         labels=read(LabelState),
         mps=read(MpsState),
-        devices=join_devices(devices, allocations),
+        devices=join_devices(devices, allocations, read(DeviceReadingTable)),
         slices=read(PublishedSlices),
         notices=identity.notices,
     )

@@ -1,12 +1,15 @@
 """Joins the states of each GPU: identity, sample, health, holders; pure."""
 
+from collections.abc import Mapping
+
 from nodeagent.components.web.api.fractions import FractionHolders
 from nodeagent.components.web.api.latest import ReadLatest
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, FractionHolder, GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationTable
-from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice
+from nodeagent.model.devices import DeviceClassState, DeviceReadings, DeviceReadingTable, DeviceTable, HostDevice
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
+from nodeagent.model.ids import DeviceId
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
@@ -99,27 +102,33 @@ def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
     return None
 
 
-def join_devices(table: DeviceTable | None, allocations: AllocationTable | None) -> tuple[DeviceClassRecord, ...]:
+def join_devices(
+    table: DeviceTable | None, allocations: AllocationTable | None, readings: DeviceReadingTable | None
+) -> tuple[DeviceClassRecord, ...]:
     """Every class with its devices."""
     held = allocations.allocations if allocations is not None else ()
-    return tuple(_join_class(each, held) for each in (table.classes if table is not None else ()))
+    read = readings.readings if readings is not None else {}
+    return tuple(_join_class(each, held, read) for each in (table.classes if table is not None else ()))
 
 
-def _join_class(state: DeviceClassState, held: tuple[Allocation, ...]) -> DeviceClassRecord:
+def _join_class(
+    state: DeviceClassState, held: tuple[Allocation, ...], read: Mapping[DeviceId, DeviceReadings]
+) -> DeviceClassRecord:
     return DeviceClassRecord(
         resource=state.resource,
         replicas=state.replicas,
-        devices=tuple(_join_device(device, held) for device in state.devices),
+        devices=tuple(_join_device(device, held, read.get(device.id)) for device in state.devices),
         problems=state.problems,
     )
 
 
-def _join_device(device: HostDevice, held: tuple[Allocation, ...]) -> DeviceRecord:
+def _join_device(device: HostDevice, held: tuple[Allocation, ...], readings: DeviceReadings | None) -> DeviceRecord:
     mine = [(one, name) for one in held for name in one.devices if find_uuid(name) == device.id]
     return DeviceRecord(
         device=device,
         holders=tuple(dict.fromkeys(_name(one) for one, _ in mine)),
         shares_held=len(mine),
+        readings=readings,
     )
 
 

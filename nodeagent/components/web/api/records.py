@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from nodeagent.config.sections.mig import LayoutEntry, MigSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
-from nodeagent.model.devices import HostDevice
+from nodeagent.model.devices import DeviceReadings, HostDevice
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu, GpuPair, MissingGpu, NvSwitch, StoredGpu
 from nodeagent.model.health import DeviceHealth
@@ -108,6 +108,8 @@ class DeviceRecord(Value, frozen=True):
     holders: tuple[str, ...] = ()
     """`namespace/pod`, each once."""
     shares_held: int = 0
+    readings: DeviceReadings | None = None
+    """`None` for a device without sensors."""
 
 
 class DeviceClassRecord(Value, frozen=True):

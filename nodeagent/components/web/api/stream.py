@@ -12,7 +12,7 @@ from nodeagent.model.values import Value
 
 KEEPALIVE = b": still here\n\n"
 DIGITS_MAX = 18
-QUIET_TYPES = frozenset({"NodeSample", "PartUsage"})
+QUIET_TYPES = frozenset({"DeviceReadingTable", "NodeSample", "PartUsage"})
 """Left out unless asked for by name: an event a second is noise to people following a fault."""
 
 

@@ -27,6 +27,7 @@ QUIET = frozenset(
         "ClusterNode",
         "ClusterWishes",
         "ComponentReport",
+        "DeviceReadingTable",
         "DeviceTable",
         "LabelState",
         "MigState",

@@ -9,7 +9,6 @@ Refuses to open a device, and to know a device's purpose.
 
 import glob
 import os
-import re
 import signal
 import stat
 import subprocess
@@ -23,12 +22,13 @@ from anyio import sleep
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.life.ticker import until_beat
-from nodeagent.edge.host.devices.gpu_arrival import NVIDIA_VENDOR
-from nodeagent.edge.host.devices.sysfs import PCI_DEVICES
+from nodeagent.edge.host.devices.amd_partitions import is_partition, tie_partitions
+from nodeagent.edge.host.devices.pci_functions import find_addresses, read_functions
+from nodeagent.edge.host.devices.usb_places import find_usb
 from nodeagent.edge.host.files.atomic_file import identify
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_link_name, read_number
 from nodeagent.edge.host.host_worker import HostWorker
-from nodeagent.model.devices import HostDevices, HostNode, PciPlace, ScanRequest
+from nodeagent.model.devices import HostDevices, HostNode, ScanRequest
 from nodeagent.model.ids import PciAddress
 
 POLL_SECONDS: Final = 1.0
@@ -37,8 +37,6 @@ POLL_INTERVAL_SECONDS: Final = 10.0
 _SPARE_SECONDS: Final = 2.0
 """A thread's deadline beyond the deadline of the thread's command."""
 _SAID_LIMIT: Final = 200
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _CHARACTERS, _BLOCKS = "dev/char", "dev/block"
 
 Fingerprint = tuple[object, ...]
@@ -117,14 +115,17 @@ def scan_host(roots: ScanRoots, request: ScanRequest) -> HostDevices:
     for path in _list_known(roots, request):
         if path not in found and (node := _read_node(roots, path)) is not None:
             found[path] = node
-    nodes = [found[path] for path in sorted(found)]
-    return HostDevices(nodes=tuple(nodes), functions=_read_functions(roots.sys, nodes), missing=tuple(missing))
+    nodes = tie_partitions(roots.sys, (found[path] for path in sorted(found)))
+    functions = read_functions(roots.sys, nodes, is_all=request.has_all_functions)
+    return HostDevices(
+        nodes=tuple(nodes), functions=functions, links=_read_links(roots.host, request.links), missing=tuple(missing)
+    )
 
 
 def read_fingerprint(roots: ScanRoots, request: ScanRequest) -> Fingerprint:
     """A value that stays equal until a node comes or goes."""
     places: dict[str, Fingerprint] = {}
-    for pattern in request.patterns:
+    for pattern in (*request.patterns, *request.links):
         parts = pattern.split("/")
         for length in range(2, len(parts)):
             for path in _match(roots.host, "/".join(parts[:length])):
@@ -145,6 +146,16 @@ def _place(host: Path, path: str) -> str:
     return f"{host}/{path.lstrip('/')}" if str(host) != "/" else path
 
 
+def _read_links(host: Path, patterns: Iterable[str]) -> dict[str, str]:
+    """The host's links, each with the path to which it leads on the host."""
+    links = {}
+    for path in (path for pattern in patterns for path in _match(host, pattern)):
+        with suppress(OSError):  # no link, or one just gone
+            target = os.readlink(_place(host, path))  # noqa: PTH115  # text to text
+            links[path] = os.path.normpath(f"{os.path.dirname(path)}/{target}" if target[0] != "/" else target)  # noqa: PTH120  # likewise
+    return links
+
+
 def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:
     """Nodes listed in sysfs: of the wanted classes, and of all PCI functions where PCI is wanted."""
     for name in request.sysfs_classes:
@@ -153,7 +164,8 @@ def _list_known(roots: ScanRoots, request: ScanRequest) -> Iterable[str]:
     for kind in (_CHARACTERS, _BLOCKS) if request.is_pci else ():
         for number in list_names(roots.sys / kind):
             place = roots.sys / kind / number
-            if _find_addresses(os.path.realpath(place)):
+            real = os.path.realpath(place)
+            if find_addresses(real) or is_partition(real):
                 yield from _find_path(place)
 
 
@@ -178,7 +190,7 @@ def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
     if not os.path.isdir(place):  # noqa: PTH112  # a path object costs more than the call
         return HostNode(path=path, is_block=is_block, number=number)
     hardware = os.path.realpath(f"{place}/device") if os.path.lexists(f"{place}/device") else ""
-    addresses = _find_addresses(hardware or place)
+    addresses = find_addresses(hardware or place)
     return HostNode(
         path=path,
         is_block=is_block,
@@ -187,12 +199,9 @@ def _read_node(roots: ScanRoots, path: str) -> HostNode | None:
         sysfs_class=read_link_name(Path(place) / "subsystem"),
         hardware=os.path.relpath(hardware, base) if hardware else "",
         pci=PciAddress(addresses[-1]) if addresses else None,
+        usb=find_usb(place, base),
         numa_node=_find_numa_node(hardware or place, base),
     )
-
-
-def _find_addresses(place: str) -> list[str]:
-    return [part for part in place.split("/") if _ADDRESS.fullmatch(part)]
 
 
 def _find_numa_node(place: str, base: str) -> int | None:
@@ -202,29 +211,6 @@ def _find_numa_node(place: str, base: str) -> int | None:
             return found if found >= 0 else None
         place = os.path.dirname(place)  # noqa: PTH120  # text to text
     return None
-
-
-def _read_functions(sys_root: Path, nodes: Iterable[HostNode]) -> dict[PciAddress, PciPlace]:
-    """The PCI functions of the nodes, and NVIDIA's GPUs, for the distance to them."""
-    wanted = {node.pci for node in nodes if node.pci is not None}
-    if not wanted:
-        return {}
-    directory = sys_root / PCI_DEVICES
-    found = {}
-    for name in list_names(directory):
-        place = directory / name
-        vendor = read_number(place / "vendor")
-        if vendor is None or (name not in wanted and vendor != NVIDIA_VENDOR):
-            continue
-        parts = os.path.realpath(place).split("/")
-        chain = [part for part in parts if _ADDRESS.fullmatch(part) or _ROOT.fullmatch(part)]
-        found[PciAddress(name)] = PciPlace(
-            vendor=vendor,
-            pci_class=read_number(place / "class") or 0,
-            device=read_number(place / "device") or 0,
-            chain=tuple(chain),
-        )
-    return found
 
 
 def run_command(argv: Sequence[str], timeout_seconds: float) -> str:

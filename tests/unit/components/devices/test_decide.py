@@ -56,6 +56,12 @@ def test_what_is_wished_is_what_classes_need() -> None:
     assert plan_scan([make_class(nodes=["/dev/x"], sysfs_class="drm", extra_nodes=["/dev/c"])]) == ScanRequest(
         patterns=("/dev/x", "/dev/c")
     )
+    assert plan_scan([make_class(vfio=True)]) == ScanRequest(
+        patterns=("/dev/vfio/[0-9]*", "/dev/vfio/vfio"), has_all_functions=True
+    )
+    beside = make_class(nodes=["/dev/x"], companion_nodes=["/dev/mei*"], links=["/dev/by/*"])
+    assert plan_scan([beside]) == ScanRequest(patterns=("/dev/x", "/dev/mei*"), links=("/dev/by/*",))
+    assert plan_scan([make_class(usb_vendor="0x1209")]) == ScanRequest(patterns=("/dev/bus/usb/[0-9]*/[0-9]*",))
 
 
 def test_a_device_that_is_gone_is_remembered_while_somebody_has_it() -> None:

@@ -6,13 +6,22 @@ from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.doctor.check_cluster import check_devices
 from nodeagent.cli.node.devices import describe_classes, render_proposals, tabulate_devices
 from nodeagent.cli.top.view import build_top, render_top
-from nodeagent.components.exporter.families.gpus import build_device_families
+from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.labeler.node_wide import label_devices
 from nodeagent.components.web.api.build import Identity, build_state
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.devices import render_devices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
+from nodeagent.model.devices import (
+    BlockErrors,
+    DeviceClassState,
+    DeviceReadings,
+    DeviceReadingTable,
+    DeviceTable,
+    HostDevice,
+    Standing,
+    Temperature,
+)
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.rules.devices.discover import Proposal
@@ -37,6 +46,25 @@ TABLE = DeviceTable(
         DeviceClassState(resource=CAM, devices=(GONE,), problems=("/dev/x is unclear",)),
         DeviceClassState(resource=ResourceName("a.com/none")),
     )
+)
+
+
+READINGS = DeviceReadingTable(
+    readings={
+        ONE.id: DeviceReadings(
+            temperatures=(
+                Temperature(sensor="edge", celsius=61.5, critical_celsius=100.0),
+                Temperature(sensor="mem", celsius=70.0),
+            ),
+            power_watts=300.0,
+            energy_joules=5.0,
+            utilization_ratio=0.5,
+            memory_used_bytes=1,
+            memory_bytes=2,
+            errors=(BlockErrors(block="umc", uncorrected=3, corrected=4),),
+        ),
+        GONE.id: DeviceReadings(),
+    }
 )
 
 
@@ -116,7 +144,7 @@ def test_metrics_have_a_series_for_each_device() -> None:
     """Healthy, gone, shares, shares held."""
     values = {
         (family.name, dict(labels)["id"]): value
-        for family in build_device_families(TABLE, HELD)
+        for family in build_device_families(TABLE, HELD, None)
         for labels, value in family.samples
     }
     assert values["nodeagent_device_healthy", "DEV-kvm"] == 1
@@ -124,7 +152,39 @@ def test_metrics_have_a_series_for_each_device() -> None:
     assert values["nodeagent_device_gone", "DEV-cam"] == 1
     assert values["nodeagent_device_shares", "DEV-kvm"] == 2
     assert values["nodeagent_device_shares_held", "DEV-kvm"] == 2
-    assert all(len(family.samples) == 2 for family in build_device_families(TABLE, None))
+    families = [family for family in build_device_families(TABLE, None, DeviceReadingTable()) if family.samples]
+    assert [len(family.samples) for family in families] == [2, 2, 2, 2]
+
+
+def test_metrics_have_the_readings_of_devices_that_have_some() -> None:
+    """A value that the kernel does not tell has no series."""
+    series = [
+        (family.name.removeprefix("nodeagent_device_"), dict(labels[3:]), value)
+        for family in build_device_families(TABLE, None, READINGS)[4:]
+        for labels, value in family.samples
+        if dict(labels)["id"] == "DEV-kvm"
+    ]
+    assert series == [
+        ("temperature_celsius", {"sensor": "edge"}, 61.5),
+        ("temperature_celsius", {"sensor": "mem"}, 70.0),
+        ("temperature_critical_celsius", {"sensor": "edge"}, 100.0),
+        ("power_watts", {}, 300.0),
+        ("energy_joules_total", {}, 5.0),
+        ("utilization_ratio", {}, 0.5),
+        ("memory_used_bytes", {}, 1),
+        ("memory_bytes", {}, 2),
+        ("errors_total", {"block": "umc", "kind": "corrected"}, 4),
+        ("errors_total", {"block": "umc", "kind": "uncorrected"}, 3),
+    ]
+
+
+def test_the_wide_table_has_the_hottest_sensor() -> None:
+    known = make_reader(Inventory(generation=1), TABLE, HELD, READINGS)
+    classes = build_state(IDENTITY, known, (), (), (), now_seconds=1.0).devices
+    assert classes[0].devices[0].readings == READINGS.readings[ONE.id]
+    lines = lay_out(tabulate_devices(classes), Layout(300, wide=True))
+    assert "TEMPERATURE" in lines[0]
+    assert ["70 °C" in line for line in lines[1:3]] == [True, False]
 
 
 def test_a_label_says_how_many_devices_work() -> None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 from msgspec import json
 
+from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevice
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import ContainerDevice, ContainerMount
 from nodeagent.rules.devices.answer import (
     PLACES_MAX,
+    find_clash,
     is_named,
     name_devices,
     name_kind,
@@ -18,7 +20,7 @@ from nodeagent.rules.devices.answer import (
     render_spec,
 )
 from nodeagent.rules.devices.group import plan_classes
-from tests.support.devices import make_class, make_host
+from tests.support.devices import make_class, make_host, make_node
 
 THING = ResourceName("example.com/thing")
 COUNTED = make_class(nodes=["/dev/[xy]*"], renumber=True, group="number")
@@ -54,13 +56,7 @@ def test_a_specification_defines_every_name_that_is_given_away() -> None:
     """What a name means is what the nodes would be without names."""
     two = devices("/dev/x3", "/dev/x7")
     for each in (KEPT, COUNTED):
-        spec = json.decode(render_spec(each, two))
-        defined = {
-            f"{spec['kind']}={one['name']}": [
-                (node["hostPath"], node["path"]) for node in one["containerEdits"]["deviceNodes"]
-            ]
-            for one in spec["devices"]
-        }
+        defined = list_spec_nodes(each, two)
         for asked in (two, two[1:]):
             meant = [pair for name in name_devices(each, asked) for pair in defined[name]]
             assert tuple(meant) == place_nodes(each, asked)
@@ -79,6 +75,70 @@ def test_names_are_not_used_where_they_cannot_say_it() -> None:
     assert is_named(COUNTED, ())
     assert not is_named(COUNTED, devices("/dev/x3", "/dev/x4", group="all"))
     assert not is_named(COUNTED, devices("/dev/x3", "/dev/x4", "/dev/y4", group="number"))
+
+
+def list_spec_nodes(one: DeviceClass, devices: tuple[HostDevice, ...]) -> dict[str, list[tuple[str, str]]]:
+    """The nodes of each name in a specification, on the host and in the container."""
+    spec = json.decode(render_spec(one, devices))
+    return {
+        f"{spec['kind']}={each['name']}": [
+            (node["hostPath"], node["path"]) for node in each["containerEdits"]["deviceNodes"]
+        ]
+        for each in spec["devices"]
+    }
+
+
+def test_a_node_can_have_a_path_of_ones_choice() -> None:
+    """As mountPath of generic-device-plugin; the first pattern counts, and a number is the host's or the count."""
+    paths = {"/dev/x[0-9]": "/dev/modem", "/dev/x*": "/dev/spare{number}", "/dev/y*": "/opt/y-{number}.port"}
+    plain, counted = (make_class(nodes=["/dev/*"], container_paths=paths, renumber=flag) for flag in (False, True))
+    four = devices("/dev/x3", "/dev/x10", "/dev/y07", "/dev/z")
+    assert [there for _, there in place_nodes(plain, four)] == [
+        "/dev/modem",
+        "/dev/spare10",
+        "/opt/y-07.port",
+        "/dev/z",
+    ]
+    assert [there for _, there in place_nodes(counted, four)] == [
+        "/dev/modem",
+        "/dev/spare0",
+        "/opt/y-0.port",
+        "/dev/z",
+    ]
+    assert plan_answer(plain, four[:1], (), by_name=False).devices[0].container_path == "/dev/modem"
+    named = list_spec_nodes(plain, four)
+    assert [named[name] for name in name_devices(plain, four[:1])] == [[("/dev/x3", "/dev/modem")]]
+    counted_again = make_class(nodes=["/dev/*"], container_paths={"/dev/[xy]*": "/dev/m{number}"}, renumber=True)
+    two = devices("/dev/x3", "/dev/y3")
+    named = list_spec_nodes(counted_again, two)
+    assert is_named(counted_again, two)
+    assert [named[name] for name in name_devices(counted_again, two)] == [
+        [("/dev/x3", "/dev/m0")], [("/dev/y3", "/dev/m1")]
+    ]  # fmt: skip
+    assert tuple(pair for name in name_devices(counted_again, two) for pair in named[name]) == place_nodes(
+        counted_again, two
+    )
+
+
+def test_two_nodes_for_one_path_are_a_clash() -> None:
+    one = make_class(nodes=["/dev/x*"], container_paths={"/dev/x*": "/dev/modem"})
+    assert find_clash(one, devices("/dev/x3")) == ""
+    assert find_clash(one, devices("/dev/x3", "/dev/x7")) == (
+        "/dev/x3 and /dev/x7 would both be /dev/modem in the container; give it {number} in container_paths"
+    )
+
+
+def test_links_to_a_node_are_nodes_in_the_container() -> None:
+    """As Intel's plugin shows /dev/dri/by-path; links of other nodes, and others than those of the class, are not."""
+    links = {"/dev/dri/by-path/pci-a-render": "/dev/dri/renderD128", "/dev/dri/by-path/pci-b": "/dev/dri/renderD129"}
+    host = make_host("/dev/dri/renderD128", links={**links, "/dev/other": "/dev/dri/renderD128"})
+    one = make_class(nodes=["/dev/dri/renderD*"], links=["/dev/dri/by-path/*"], environment={"N": "{nodes}"})
+    found = plan_classes([one], host)[THING].devices
+    pairs = [("/dev/dri/renderD128", "/dev/dri/renderD128"), ("/dev/dri/renderD128", "/dev/dri/by-path/pci-a-render")]
+    answer = plan_answer(one, found, (), by_name=False)
+    assert [(each.host_path, each.container_path) for each in answer.devices] == pairs
+    assert answer.environment == {"N": "/dev/dri/renderD128"}
+    assert list(list_spec_nodes(one, found).values()) == [pairs]
 
 
 def test_kinds_are_what_cdi_takes() -> None:
@@ -114,3 +174,18 @@ def test_an_answer_has_nodes_or_names_and_the_rest_in_any_case() -> None:
     assert [each.host_path for each in by_name.devices] == ["/dev/ctl"]
     assert by_name.cdi_devices == name_devices(one, two)
     assert (by_name.environment, by_name.mounts) == (by_nodes.environment, by_nodes.mounts)
+
+
+def test_variables_have_numbers_and_addresses_of_all_devices() -> None:
+    """Ascend's runtime reads 0,1; SR-IOV's plugin and KubeVirt give addresses. A node without number adds none."""
+    one = make_class("", use="ascend", environment={"ASCEND_VISIBLE_DEVICES": "{indexes}", "PCI": "{pci_addresses}"})
+    host = make_host(
+        make_node("/dev/davinci10", pci="0000:5e:00.0"),
+        make_node("/dev/davinci2", pci="0000:3b:00.0"),
+        "/dev/davinci3ctl",
+    )
+    three = plan_classes([one], host)[ResourceName("huawei.com/Ascend910")].devices
+    assert plan_answer(one, three, (), by_name=False).environment == {
+        "ASCEND_VISIBLE_DEVICES": "2,10",
+        "PCI": "0000:3b:00.0,0000:5e:00.0",
+    }

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nodeagent.model.devices import HostDevice, HostDevices, PciPlace
-from nodeagent.model.ids import ResourceName
+from nodeagent.model.devices import HostDevice, HostDevices, PciPlace, UsbPlace
+from nodeagent.model.ids import PciAddress, ResourceName
 from nodeagent.rules.devices.group import (
     list_extra_nodes,
     list_missing_extras,
-    match_path,
     name_key,
     parse_id,
     plan_classes,
@@ -17,10 +17,12 @@ from nodeagent.rules.devices.group import (
     sort_key,
     split_number,
 )
+from nodeagent.rules.devices.match import match_path
 from nodeagent.rules.ids import is_ours, parse_device_id
 from tests.support.devices import make_class, make_host, make_node
 
 THING = ResourceName("example.com/thing")
+CARD = PciAddress("0000:3b:00.0")
 INTEL, AMD = PciPlace(vendor=0x8086, pci_class=0x030000), PciPlace(vendor=0x1002, pci_class=0x038000)
 
 
@@ -85,6 +87,94 @@ def test_everything_that_a_class_says_must_be_true() -> None:
     assert names(pci_class="0x03", sysfs_class="drm") == ["128", "129"]
     assert names(sysfs_class="video4linux", nodes=["/dev/dri/*"]) == []
     assert names(sysfs_class="drm") == ["128", "129", "130", "131"]
+
+
+def test_a_function_is_chosen_by_id_driver_and_parent() -> None:
+    """As the SR-IOV network device plugin chooses by devices, drivers and rootDevices."""
+    virtual = PciPlace(vendor=0x15B3, pci_class=0x020000, device=0x101E, driver="mlx5_core", parent=CARD)
+    host = make_host(
+        make_node("/dev/infiniband/uverbs0", pci="0000:3b:00.0"),
+        make_node("/dev/infiniband/uverbs1", pci="0000:3b:00.2"),
+        make_node("/dev/infiniband/uverbs2", pci="0000:5e:00.2"),
+        f0000_3b_00_0=PciPlace(vendor=0x15B3, pci_class=0x020000, device=0x101D, driver="mlx5_core"),
+        f0000_3b_00_2=virtual,
+        f0000_5e_00_2=replace(virtual, parent=PciAddress("0000:5e:00.0"), driver="other"),
+    )
+
+    def names(**keys: Any) -> list[str]:
+        return [device.name[-1] for device in plan(host, **keys)]
+
+    assert names(pci_vendor="0x15B3") == ["0", "1", "2"]
+    assert names(pci_vendor="0x15b3", pci_devices=["0x101E", "0x0001"]) == ["1", "2"]
+    assert names(pci_drivers=["mlx5_core", "irdma"]) == ["0", "1"]
+    assert names(pci_addresses=["0000:3B:00.2", "0000:5e:*"]) == ["1", "2"]
+    assert names(pci_parents=["*"]) == ["1", "2"]
+    assert names(pci_parents=["0000:3B:00.*", "0000:af:00.0"]) == ["1"]
+    assert plan(host, pci_parents=["*"])[0].pci_addresses == ("0000:3b:00.2",)
+
+
+def test_companions_are_the_nodes_of_the_same_hardware() -> None:
+    """As Intel's discrete GPUs have nodes of their management engine below the same PCI function."""
+    port = UsbPlace(vendor=1, product=2, port="3-2")
+    host = make_host(
+        make_node("/dev/dri/renderD128", pci="0000:03:00.0"),
+        make_node("/dev/dri/card0", pci="0000:03:00.0"),
+        make_node("/dev/mei1", pci="0000:03:00.0"),
+        make_node("/dev/mei0", pci="0000:00:16.0"),
+        make_node("/dev/ttyUSB0", pci="0000:03:00.0", usb=port),
+        make_node("/dev/mei5", pci="0000:09:00.0", usb=port),
+        make_node("/dev/alone0"),
+        make_node("/dev/mei9"),
+    )  # fmt: skip
+    classes = {
+        "/dev/dri/renderD*": ("/dev/dri/renderD128", "/dev/mei1"),
+        "/dev/ttyUSB*": ("/dev/ttyUSB0", "/dev/mei5"),
+        "/dev/alone*": ("/dev/alone0",),
+    }
+    for pattern, nodes in classes.items():
+        (device,) = plan(host, nodes=[pattern], companion_nodes=["/dev/mei*"])
+        assert device.nodes == nodes
+    (both,) = plan(host, nodes=["/dev/dri/*"], group="device", companion_nodes=["/dev/mei*", "/dev/dri/*"])
+    assert both.nodes == ("/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei1")
+    assert both.name == "/dev/dri/card0 (+1)"
+
+
+def test_a_partition_of_a_function_has_companions_of_its_own() -> None:
+    """The function is the whole GPU's."""
+    place = "devices/platform/amdgpu_xcp_"
+    host = make_host(
+        make_node("/dev/dri/renderD129", pci="0000:03:00.0", hardware=f"{place}1"),
+        make_node("/dev/dri/card1", pci="0000:03:00.0", hardware=f"{place}1"),
+        make_node("/dev/dri/card2", pci="0000:03:00.0", hardware=f"{place}2"),
+    )
+    (device,) = plan(host, nodes=["/dev/dri/renderD*"], companion_nodes=["/dev/dri/card*"])
+    assert device.nodes == ("/dev/dri/renderD129", "/dev/dri/card1")
+
+
+def test_every_partition_of_an_amd_gpu_is_a_device_of_its_kind() -> None:
+    """As AMD's plugin names resources with its strategy "mixed"; in one class, all are of it."""
+    partitions = [
+        make_node(
+            f"/dev/dri/{kind}{first + number}", pci="0000:03:00.0", hardware=f"devices/platform/amdgpu_xcp_{number}"
+        )
+        for number in range(1, 8)
+        for kind, first in (("renderD", 128), ("card", 0))
+    ]
+    mine = [make_node(path, pci="0000:03:00.0") for path in ("/dev/dri/renderD128", "/dev/dri/card0")]
+    whole = make_node("/dev/dri/renderD160", pci="0000:23:00.0")
+    host = make_host(
+        *partitions, *mine, whole,
+        f0000_03_00_0=replace(AMD, partition="cpx_nps4"), f0000_23_00_0=replace(AMD, partition="spx_nps1")
+    )  # fmt: skip
+    devices = plan_classes([make_class("", use="amd-gpu")], host)[ResourceName("amd.com/gpu")].devices
+    assert len(devices) == 9
+    assert len({device.id for device in devices}) == 9
+    kinds = ("cpx_nps4", "spx_nps1", "dpx_nps2")
+    classes = [make_class(f"amd.com/{kind}", use="amd-gpu", amd_partitions=[kind.upper()]) for kind in kinds]
+    found = plan_classes(classes, host)
+    assert [len(found[ResourceName(f"amd.com/{kind}")].devices) for kind in kinds] == [8, 1, 0]
+    eight = found[ResourceName("amd.com/cpx_nps4")].devices
+    assert all(len(device.nodes) == 2 and device.pci_addresses == ("0000:03:00.0",) for device in eight)
 
 
 def test_a_node_stays_with_the_class_that_comes_first() -> None:

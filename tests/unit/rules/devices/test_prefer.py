@@ -1,5 +1,7 @@
 """Which devices serve a container best."""
 
+from msgspec.structs import replace
+
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.devices import HostDevice, PciPlace
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
@@ -44,6 +46,23 @@ def test_devices_of_one_numa_node_go_together() -> None:
     assert prefer(five, 2, must=("DEV-3",)) == ["DEV-3", "DEV-0"]
     assert prefer(five, 2, near={"DEV-4": 1, "DEV-3": 1}) == ["DEV-3", "DEV-4"]
     assert prefer([device(0, 0), device(1)], 2) == ["DEV-0", "DEV-1"]
+
+
+def test_partitions_of_one_gpu_go_together() -> None:
+    """Of the GPU and the NUMA node that they fit best; GPUs without partitions are counted as ever."""
+    gpus = ("0000:03:00.0", "0000:23:00.0", "0000:c3:00.0")
+
+    def part(number: int, gpu: int, numa: int = 0, *, is_partition: bool = True) -> HostDevice:
+        return replace(device(number, numa, gpus[gpu]), is_partition=is_partition)
+
+    mixed = [part(0, 0), part(1, 1), part(2, 0), part(3, 1, is_partition=False), part(4, 0), part(5, 2, numa=1)]
+    assert prefer(mixed, 2) == ["DEV-1", "DEV-3"]
+    assert prefer(mixed, 3) == ["DEV-0", "DEV-2", "DEV-4"]
+    assert prefer(mixed, 1) == ["DEV-5"]
+    assert prefer(mixed, 2, must=("DEV-2",)) == ["DEV-2", "DEV-0"]
+    assert prefer(mixed, 4) == ["DEV-0", "DEV-2", "DEV-4", "DEV-1"]
+    whole = [device(0, 0, gpus[1]), device(1, 0, gpus[0])]
+    assert prefer(whole, 1) == ["DEV-0"]
 
 
 def test_shares_are_of_different_devices_the_freest_first() -> None:

@@ -9,8 +9,12 @@ With a hook for the linker cache, each library is mounted once and the hook make
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from nodeagent.components.cdi.spec import Mount
+from nodeagent.config.sections.containers import FileLayout
 from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary
+from nodeagent.model.nvidia import LIBRARY_DIRECTORIES_VARIABLE, TRITON_VARIABLE
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
@@ -20,6 +24,10 @@ EVERYWHERE = ("/usr/lib64", "/usr/lib")
 
 ONLY_FOR_STORAGE = frozenset({"/etc/cufile.json", "/run/udev"})
 """Files that belong to GPUDirect Storage alone."""
+
+_PROGRAMS = "/usr/bin"
+_BIN, _LIBRARIES = "/usr/local/nvidia/bin", "/usr/local/nvidia/lib64"
+"""Where images made for GPUs on GKE have the driver, by their own PATH and LD_LIBRARY_PATH."""
 
 _MODULES = ("/xorg/", "/nvidia/xorg")
 _VIDEO = "/vdpau"
@@ -37,8 +45,6 @@ _EXTRA_NAMES = {
 
 
 _VIDEO_PLUGIN = "libvdpau_nvidia.so"
-_TRITON = "TRITON_LIBCUDA_PATH"
-_DIRECTORIES = "NVIDIA_CTK_LIBCUDA_DIR"
 
 
 def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
@@ -50,8 +56,17 @@ def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
     own = (each for each in files.libraries if each.name.endswith(version) and _is_linked(each))
     directories = ":".join(dict.fromkeys(each.directory for each in own))
     known = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
-    triton = () if hooks or not known else (f"{_TRITON}={known[0]}",)
-    return (*((f"{_DIRECTORIES}={directories}",) if directories else ()), *triton)
+    triton = () if hooks or not known else (f"{TRITON_VARIABLE}={known[0]}",)
+    return (*((f"{LIBRARY_DIRECTORIES_VARIABLE}={directories}",) if directories else ()), *triton)
+
+
+def place_files(files: DriverFiles, layout: FileLayout) -> DriverFiles:
+    """The driver's files with all places of the layout; plug-ins are opened by path, and keep to their one place."""
+    if layout == "standard":
+        return files
+    libraries = [replace(each, path=f"{_LIBRARIES}/{each.name}") for each in files.libraries if _is_linked(each)]
+    programs = [replace(each, path=f"{_BIN}/{each.name}") for each in files.files if each.directory == _PROGRAMS]
+    return replace(files, libraries=(*files.libraries, *libraries), files=(*files.files, *programs))
 
 
 def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:

@@ -139,6 +139,11 @@ def open_node(pods: Pods, pod: str, path: str) -> str:
     return pods.exec(pod, "sh", "-c", f"(: <{path}) 2>&1; true").strip().rpartition(": ")[2]
 
 
+def open_node_to_write(pods: Pods, pod: str, path: str) -> str:
+    """What the program in the container hears when it opens a device node to write."""
+    return pods.exec(pod, "sh", "-c", f"(: >{path}) 2>&1; true").strip().rpartition(": ")[2]
+
+
 def _check_devices(agent: AgentUnderTest, pods: Pods, name: str, count: int) -> None:
     """Its own nodes and no others: they can be opened, and a neighbour's cannot, even by a node of its own making."""
     minors = _minors(agent, name)
@@ -190,6 +195,35 @@ def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
     for library in LIBRARIES:
         assert f"=> {DIRECTORY}/{library}.so.1" in cached
     pods.exec(name, "linked")
+
+
+def test_a_pod_has_what_the_settings_give_every_container_with_a_gpu(
+    gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path
+) -> None:
+    """A node of the host under another path, a variable in place of the pod's, the driver where GPU images look.
+
+    A node that the host lacks keeps no pod from starting, and a pod without a GPU has nothing of it.
+    """
+    settings = _settings(driver, ["cdi-cri"], hooks="none") | {
+        "containers": {
+            "layout": "usr_local_nvidia",
+            "extra_devices": [{"host": "/dev/zero", "container": "/dev/nought", "permissions": "r"}, "/dev/nowhere"],
+            "extra_environment": {"GPU_POOL": "training"},
+        }
+    }
+    make_agent(gpus="simulated:dgx-h100", settings=settings)
+    gpu_node.wait_count("nvidia.com/gpu", 8)
+    name = _run_pod(pods, "extras", 1)
+    assert pods.exec(name, "busybox", "od", "-An", "-tx1", "-N2", "/dev/nought").split() == ["00", "00"]
+    assert open_node_to_write(pods, name, "/dev/nought") == DENIED
+    assert "GPU_POOL=training" in pods.exec(name, "env").splitlines()
+    mounted = pods.exec(name, "ls", "/usr/local/nvidia/lib64").split()
+    assert {f"{library}.so.{end}" for library in LIBRARIES for end in ("1", VERSION)} <= set(mounted)
+    other = render_pod("without", ("/bin/sh", "-c", WAIT))
+    other["spec"]["containers"][0]["image"] = IMAGE
+    without = pods.run(other)
+    assert "nought" not in pods.exec(without, "ls", "/dev").split()
+    assert "GPU_POOL" not in pods.exec(without, "env")
 
 
 def test_two_pods_share_no_device_node(gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path) -> None:

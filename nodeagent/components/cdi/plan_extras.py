@@ -1,16 +1,32 @@
-"""What the configuration gives every container with a GPU besides: device nodes and environment variables.
+"""What the section `containers` of the configuration gives: places of the driver's files, device nodes, variables.
 
 Owns the fate of a configured device node that the host lacks: containers start without the node, which is a condition.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_devices import render_node
+from nodeagent.components.cdi.plan_mounts import is_linked
 from nodeagent.components.cdi.spec import ContainerEdits
-from nodeagent.config.sections.containers import ContainersSettings, ExtraDevice
+from nodeagent.config.sections.containers import ContainersSettings, ExtraDevice, FileLayout
 from nodeagent.model.cdi import DriverFiles, DriverNode
+from nodeagent.model.nvidia import IMAGE_LIBRARIES, IMAGE_PROGRAMS
+
+_PROGRAMS: Final = "/usr/bin"
+
+
+def place_files(files: DriverFiles, layout: FileLayout) -> DriverFiles:
+    """The driver's files with all places of the layout; plug-ins are opened by path, and keep to their one place."""
+    if layout == "standard":
+        return files
+    libraries = [replace(each, path=f"{IMAGE_LIBRARIES}/{each.name}") for each in files.libraries if is_linked(each)]
+    programs = [
+        replace(each, path=f"{IMAGE_PROGRAMS}/{each.name}") for each in files.files if each.directory == _PROGRAMS
+    ]
+    return replace(files, libraries=(*files.libraries, *libraries), files=(*files.files, *programs))
 
 
 def plan_extra_edits(settings: ContainersSettings, files: DriverFiles) -> ContainerEdits:

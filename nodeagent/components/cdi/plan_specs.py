@@ -18,14 +18,13 @@ from nodeagent.components.cdi.plan_devices import (
     plan_node_edits,
     render_hook,
 )
-from nodeagent.components.cdi.plan_extras import list_missing_devices, plan_extra_edits
+from nodeagent.components.cdi.plan_extras import list_missing_devices, place_files, plan_extra_edits
 from nodeagent.components.cdi.plan_mounts import (
     ONLY_FOR_STORAGE,
     READ_ONLY,
     list_library_directories,
     list_links,
     list_plugin_places,
-    place_files,
     plan_environment,
     plan_mounts,
 )

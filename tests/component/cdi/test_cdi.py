@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.containers import ContainersSettings, ExtraDevice
+from nodeagent.config.sections.containers import ContainersSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
@@ -23,11 +22,10 @@ from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.events import CdiSpecsWritten, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ports import ClaimedSpec
 from nodeagent.model.runtime import CdiState, RuntimeKind, RuntimeState
 from tests.component.cdi.fakes import FakeDirectories, FakeDriverFiles, FakeHook
 from tests.support.files.driver_files import make_files, make_node
-from tests.support.samples import make_inventory, make_uuid
+from tests.support.samples import make_inventory
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -188,49 +186,6 @@ async def test_a_reload_takes_the_public_kind_away_and_back() -> None:
         around.configure(public_kind=True)
         await anyio.sleep(1)
         assert set(around.directories.contents) == {OWN, MANAGEMENT, PUBLIC}
-
-
-async def test_what_a_reload_adds_for_containers_is_written_at_once_and_taken_away_again() -> None:
-    """In the files of all kinds, and of the containers and claims that come after it."""
-    around = Surroundings()
-    around.driver.extra_nodes = (make_node("/dev/fuse"), make_node("/dev/kvm"))
-    around.show()
-    async with around.running():
-        before = dict(around.directories.contents)
-        around.add(extra_devices=(ExtraDevice(host=Path("/dev/fuse")),), extra_environment={"POOL": "a"})
-        await anyio.sleep(1)
-        await around.handle.get().write_fraction(("p1",), (make_uuid(1),), (), {})
-        await around.handle.get().write_claim("u1", (ClaimedSpec(name="u1-gpu-0", uuid=make_uuid(0)),))
-        added = around.directories.contents.keys() - before.keys()
-        assert len(added) == 2
-        for path in (OWN, PUBLIC, *added):
-            edits = around.read_edits(path)
-            assert "POOL=a" in edits["env"]
-            assert {"path": "/dev/fuse", "permissions": "rw"} in edits["deviceNodes"]
-            assert "/dev/kvm" not in str(edits)
-        assert around.codes == []
-        around.add()
-        await anyio.sleep(1)
-        assert {path: around.directories.contents[path] for path in before} == before
-
-
-async def test_a_device_that_is_missing_is_a_condition_until_it_is_there() -> None:
-    """Containers have the rest meanwhile; who is paged reads the setting and the path."""
-    around = Surroundings()
-    around.add(extra_devices=(ExtraDevice(host=Path("/dev/fuse")),), extra_environment={"POOL": "a"})
-    around.show()
-    async with around.running():
-        await anyio.sleep(SETTLED_SECONDS)
-        (condition,) = around.conditions.all_set()
-        assert (condition.code, condition.detail) == (
-            "cdi-extra-device-missing",
-            "containers.extra_devices: /dev/fuse is missing on this host, or no device node",
-        )
-        assert "POOL=a" in around.read_edits()["env"]
-        around.driver.extra_nodes = (make_node("/dev/fuse"),)
-        await anyio.sleep(REVIEW_SECONDS + 1)
-        assert around.codes == []
-        assert {"path": "/dev/fuse", "permissions": "rw"} in around.read_edits()["deviceNodes"]
 
 
 async def test_two_foreign_files_in_conflict_are_a_condition() -> None:

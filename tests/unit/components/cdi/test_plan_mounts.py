@@ -2,12 +2,12 @@
 
 import pytest
 
+from nodeagent.components.cdi.plan_extras import place_files
 from nodeagent.components.cdi.plan_mounts import (
     READ_ONLY,
     SOCKET,
     list_library_directories,
     list_links,
-    place_files,
     plan_environment,
     plan_mounts,
 )

@@ -1,6 +1,6 @@
 """The ports of a simulated node, as `nodeagent.app.simulator` asks for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -71,8 +71,9 @@ def simulate_facts(profile: str) -> Callable[[NodeFacts], NodeFacts]:
 class MadeUpDriverFiles:
     """The port `DriverFileSource` without a driver: containers only learn the names of their devices."""
 
-    async def read_driver_files(self) -> DriverFiles:
+    async def read_driver_files(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
         """No files of the host."""
+        del extra_nodes
         await anyio.lowlevel.checkpoint()
         return DriverFiles(made_up=True)
 

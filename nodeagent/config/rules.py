@@ -13,6 +13,7 @@ from msgspec import Struct
 from nodeagent.config.kinds import plain_number
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
+from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
@@ -206,6 +207,7 @@ RULES: Final = (
     Rule(("fractions.enabled", "cdi.enabled"), _fractions),
     Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
+    Rule(("containers", "cdi.enabled"), judge_containers),
     Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),
 )

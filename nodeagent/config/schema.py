@@ -20,7 +20,7 @@ from nodeagent.config.sections.agent import (
 from nodeagent.config.sections.allocation_modes import AllocationModeSettings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
-from nodeagent.config.sections.containers import CdiSettings, RuntimeSettings
+from nodeagent.config.sections.containers import CdiSettings, ContainersSettings, RuntimeSettings
 from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
@@ -60,6 +60,7 @@ class Settings(Section):
     mps: MpsSettings = _section(MpsSettings)
     resources: ResourcesSettings = _section(ResourcesSettings)
     journal: JournalSettings = _section(JournalSettings)
+    containers: ContainersSettings = _section(ContainersSettings)
     cdi: CdiSettings = _section(CdiSettings)
     runtime: RuntimeSettings = _section(RuntimeSettings)
     shim: ShimSettings = _section(ShimSettings)

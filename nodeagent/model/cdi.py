@@ -66,6 +66,8 @@ class DriverFiles(Value, frozen=True):
     """Sockets of the driver's own daemons, for containers to talk to."""
     nodes: tuple[DriverNode, ...] = ()
     """Existing device nodes of every kind in a specification."""
+    extra_nodes: tuple[DriverNode, ...] = ()
+    """Existing device nodes of `containers.extra_devices`, by the paths of the setting."""
     drm_names: Mapping[PciAddress, tuple[str, ...]] = {}
     """`card1` and `renderD128` of each GPU with DRM nodes."""
     capability_minors: Mapping[str, int] = {}

@@ -140,7 +140,7 @@ class DeviceClassState(Value, frozen=True):
 
 
 class DeviceTable(Value, frozen=True):
-    """State: the devices of other kinds than the driver's GPUs, by class."""
+    """State: the devices of the configured classes."""
 
     classes: tuple[DeviceClassState, ...] = ()
     """In the order of the configuration."""

@@ -13,6 +13,10 @@ from nodeagent.model.values import Value
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - not a temporary file, but the directory of the driver's segments
 
+PIPE_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+THREADS_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MEMORY_VARIABLE: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
 MARKER: Final = ".nodeagent"
 """File beside the directories of daemons, to mark them as the agent's: an agent set otherwise removes the rest."""
 

@@ -22,6 +22,8 @@ STORAGE_NODES: Final = "/dev/nvidia-fs*"
 SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
 MANAGEMENT_NODE: Final = re.compile(r"/dev/nvidia(?!-(fs|nvswitch|nvlink))")
 """The start of a node for programs that look after GPUs."""
+GPU_NODE: Final = re.compile(r"/dev/(nvidia|dri/)")
+"""The start of a node that containers are given with the GPUs they hold."""
 PCI_VENDOR: Final = 0x10DE
 
 EVENT_SOURCE: Final = "nvml"
@@ -31,6 +33,8 @@ DEVICE_NAME: Final = "nvidia{index}"
 
 IMEX_VARIABLE: Final = "NVIDIA_IMEX_CHANNELS"
 EXTRA_VARIABLES: Final = {"gdrcopy": "NVIDIA_GDRCOPY", "gds": "NVIDIA_GDS", "mofed": "NVIDIA_MOFED"}
+LIBRARY_DIRECTORIES_VARIABLE: Final = "NVIDIA_CTK_LIBCUDA_DIR"
+TRITON_VARIABLE: Final = "TRITON_LIBCUDA_PATH"
 ANNOTATION_INFIX: Final = "nvidia-device-plugin_"
 """In the key of an annotation with a container's CDI names."""
 SOCKET_PREFIX: Final = "nvidia"
@@ -43,6 +47,10 @@ HAMI_REGISTER: Final = "hami.io/node-nvidia-register"
 RUNTIME_PROGRAM: Final = "nvidia-container-runtime"
 """NVIDIA's container runtime, which may come before the node's own."""
 RUNTIME_CLASS: Final = "nvidia"
+IMAGE_PROGRAMS: Final = "/usr/local/nvidia/bin"
+"""Where images made for GPUs on GKE have the driver's programs, by their own PATH."""
+IMAGE_LIBRARIES: Final = "/usr/local/nvidia/lib64"
+"""Where the same images have the driver's libraries, by their own LD_LIBRARY_PATH."""
 TOOLKIT_DIRECTORY: Final = "/usr/local/nvidia/toolkit"
 CONTAINER_DEVICES: Final = "/var/run/nvidia-container-devices"
 """Where mounts of a container name its devices."""

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,9 @@ def _settings(driver: Path, strategies: Sequence[str], **cdi: str) -> dict[str, 
     }
 
 
-def _run_pod(pods: Pods, name: str, count: int) -> str:
-    pod = render_pod(name, ("/bin/sh", "-c", WAIT), limits={"nvidia.com/gpu": count})
+def _run_pod(pods: Pods, name: str, count: int, *, environment: Mapping[str, str] | None = None) -> str:
+    limits = {"nvidia.com/gpu": count} if count else None
+    pod = render_pod(name, ("/bin/sh", "-c", WAIT), limits=limits, environment=environment)
     pod["spec"]["containers"][0]["image"] = IMAGE
     return pods.run(pod)
 
@@ -190,6 +191,32 @@ def test_a_pod_by_annotation_has_its_gpu_and_a_linker_cache(
     for library in LIBRARIES:
         assert f"=> {DIRECTORY}/{library}.so.1" in cached
     pods.exec(name, "linked")
+
+
+def test_a_pod_has_what_the_settings_give_every_container_with_a_gpu(
+    gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path
+) -> None:
+    """A node of the host under another path, a variable in place of the pod's, the driver where GPU images look.
+
+    A node that the host lacks keeps no pod from starting, and a pod without a GPU has nothing of it.
+    """
+    settings = _settings(driver, ["cdi-cri"], hooks="none") | {
+        "containers": {
+            "layout": "usr_local_nvidia",
+            "extra_devices": [{"host": "/dev/zero", "container": "/dev/nought"}, "/dev/nowhere"],
+            "extra_environment": {"GPU_POOL": "training"},
+        }
+    }
+    make_agent(gpus="simulated:dgx-h100", settings=settings)
+    gpu_node.wait_count("nvidia.com/gpu", 8)
+    name = _run_pod(pods, "extras", 1, environment={"GPU_POOL": "none"})
+    assert pods.exec(name, "busybox", "od", "-An", "-tx1", "-N2", "/dev/nought").split() == ["00", "00"]
+    assert "GPU_POOL=training" in pods.exec(name, "env").splitlines()
+    mounted = pods.exec(name, "ls", "/usr/local/nvidia/lib64").split()
+    assert {f"{library}.so.{end}" for library in LIBRARIES for end in ("1", VERSION)} <= set(mounted)
+    without = _run_pod(pods, "without", 0)
+    assert "nought" not in pods.exec(without, "ls", "/dev").split()
+    assert "GPU_POOL" not in pods.exec(without, "env")
 
 
 def test_two_pods_share_no_device_node(gpu_node: Cluster, pods: Pods, make_agent: MakeAgent, driver: Path) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.cli.agent.settings import load_in_force
@@ -10,7 +11,7 @@ from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.errors import ConfigurationInvalid
-from nodeagent.config.imports.engine import Imported, merge_imported
+from nodeagent.config.imports.engine import Imported, NamedFile, merge_imported
 from nodeagent.config.imports.recognise import NotRecognised, import_text
 from nodeagent.config.imports.render import check_file, nest_settings, render_file
 from nodeagent.config.reload import ReloadPlan, decide_reload
@@ -22,7 +23,7 @@ _STANDARD_INPUT = "-"
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Translate other programs' configuration into the agent's settings."""
-    imported = merge_imported({name: _import(name, arguments.entry or "") for name in arguments.files})
+    imported = _import_all(arguments.files, arguments.entry or "")
     text = render_file(imported)
     try:
         settings = check_file(text)
@@ -65,6 +66,23 @@ def _describe_changes(plan: ReloadPlan) -> str:
         f"would change on this node {when}:\n" + "".join(f"  {each}\n" for each in some) for when, some in parts if some
     )
     return "".join(blocks)
+
+
+def _import_all(names: Sequence[str], entry: str) -> Imported:
+    """The files, and files of this machine that their options name."""
+    parts = {name: _import(name, entry) for name in names}
+    for named in merge_imported(parts).files:
+        parts[named.path] = _import_named(named)
+    return merge_imported(parts)
+
+
+def _import_named(named: NamedFile) -> Imported:
+    if named.is_in_pod:
+        return Imported(notes=(f"{named.consequence}: the file is in the pod",))
+    try:
+        return _import(named.path, "")
+    except CommandFailed as error:
+        return Imported(notes=(f"{named.consequence}: {error}",))
 
 
 def _import(name: str, entry: str) -> Imported:

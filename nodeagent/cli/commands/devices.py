@@ -117,7 +117,7 @@ MPS = Command(
 
 DEVICES = Command(
     "devices",
-    "devices of other kinds than NVIDIA's GPUs: what each class has, whether it works, and who has it",
+    "devices of the configured classes: what each class has, whether it works, and who has it",
     runs="nodeagent.cli.node.devices:show",
     exits=(ExitCode.UNWELL, ExitCode.UNREACHABLE),
     description=(

@@ -14,7 +14,13 @@ from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.components.cdi.decide import Layout, decide_options, decide_public, describe_other_version
+from nodeagent.components.cdi.decide import (
+    Layout,
+    decide_options,
+    decide_public,
+    describe_missing_device,
+    describe_other_version,
+)
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM, SpecPlan, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading, describe_conflicts, find_conflicts, is_spec_name, parse_spec
 from nodeagent.components.cdi.spec import render_spec_name
@@ -47,13 +53,15 @@ def generate(arguments: argparse.Namespace, streams: Streams) -> int:
     content = rendered.get(render_spec_name(arguments.kind))
     for each in plan.left_out:
         print(f"nodeagent: left out: {each}", file=streams.err)
+    for path in plan.missing:
+        print(f"nodeagent: {describe_missing_device(path)}: containers start without it", file=streams.err)
     if problem:
         print(f"nodeagent: {problem}: CUDA fails with them", file=streams.err)
     if content is None:
         kinds = ", ".join(spec.kind for spec in plan.specs) or "none, because there is no device to describe"
         raise CommandFailed(f"nothing to write for {arguments.kind}; this node has: {kinds}", ExitCode.UNREACHABLE)
     _put_out(content, arguments.output, streams)
-    return ExitCode.UNWELL if plan.left_out or problem else ExitCode.OK
+    return ExitCode.UNWELL if plan.left_out or plan.missing or problem else ExitCode.OK
 
 
 def list_devices(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -108,7 +116,7 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
         try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
             source = hardware.driver_files or choose_driver_files(settings, worker)
-            files = await source.read_driver_files()
+            files = await source.read_driver_files([str(one.host) for one in settings.containers.extra_devices])
             layout = _choose_layout(settings, files, worker)
             library = (await hardware.probe.read_evidence()).library
             problem = describe_other_version(library.driver_version if library is not None else "", files)
@@ -120,7 +128,7 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     if failure is not None:
         raise failure
     kinds = decide_public((), (), wanted=True)
-    requests = decide_options(kinds, layout, settings.cdi.device_groups, None)
+    requests = decide_options(kinds, layout, settings, None)
     return plan_specs(inventory, files, requests), problem
 
 

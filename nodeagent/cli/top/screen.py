@@ -105,7 +105,7 @@ def _draw_news(top: TopRecord, size: Size, problem: str, *, colour: bool) -> str
     counts = f"devices: {len(top.devices)}  processes: {processes}"
     if top.others:
         well = sum(one.standing == "healthy" for one in top.others)
-        counts += f"  of other kinds: {well} of {len(top.others)} healthy"
+        counts += f"  of the configured classes: {well} of {len(top.others)} healthy"
     return _paint_fitting(f"{at}  {counts}", size, "dim", colour=colour)
 
 

@@ -90,7 +90,7 @@ class TopRecord(Value, frozen=True):
     sample_is_old: bool
     devices: tuple[TopDevice, ...]
     others: tuple[OtherDevice, ...] = ()
-    """Devices of other kinds than NVIDIA's GPUs."""
+    """Devices of the configured classes."""
 
 
 def _list_changes(state: StateRecord) -> list[str]:

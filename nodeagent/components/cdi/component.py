@@ -169,9 +169,9 @@ class Cdi:
         except FractionUndescribed:
             # A MIG device made for the claim has come since the files were planned.
             inventory = self._bus.read(Inventory)
-            files = await self._driver_files.read_driver_files()
+            files = await self._read_driver_files()
             fresh = (inventory or origin[0], files, origin[2])
-            spec = plan_claim_spec(devices, fresh, plan_common_edits(files, origin[2].hook))
+            spec = plan_claim_spec(devices, fresh, plan_common_edits(files, origin[2]))
         (content,) = render_specs(SpecPlan(specs=(spec,))).values()
         await self._directories.write_spec(name_claim_file(uid), content, durable=False)
 
@@ -226,15 +226,15 @@ class Cdi:
         if driver is None or not driver.value.ready or inventory is None:
             # Where there is no GPU and need not be any there is nothing to name, and no component is to wait for it.
             return driver is not None and driver.value.is_done_without
-        files = await self._driver_files.read_driver_files()
+        files = await self._read_driver_files()
         settings = self._live.now.cdi
         layout = await self._choose_layout(settings)
         contents = await self._directories.read_specs()
         readings = self._parse(contents)
         own_paths = plan_own_paths(self._directories.locate, files.vendor)
         kinds = decide_public(readings, own_paths, wanted=settings.public_kind, vendor=files.vendor)
-        requests = decide_options(kinds, layout, settings.device_groups, self._bus.read(RuntimeState))
-        wanted, left_out = self._plan(inventory.value, files, requests)
+        requests = decide_options(kinds, layout, self._live.now, self._bus.read(RuntimeState))
+        wanted, plan = self._plan(inventory.value, files, requests)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
         cause = self._news.take(driver, inventory, self._reloaded)
@@ -242,9 +242,9 @@ class Cdi:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
         shim, trouble = await self._keep_shim(inventory.value, files, layout, driver.value)
-        state = render_state(inventory.value.generation, readings, own_paths, left_out, layout, shim=shim)
+        state = render_state(inventory.value.generation, readings, own_paths, plan.left_out, layout, shim=shim)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
-        problems = decide_problems(readings, left_out, files, driver.value.driver_version)
+        problems = decide_problems(readings, plan, files, driver.value.driver_version)
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
         self._conditions.show("shim-not-kept", trouble, cause=envelope)
@@ -252,14 +252,19 @@ class Cdi:
 
     def _plan(
         self, inventory: Inventory, files: DriverFiles, requests: SpecOptions
-    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The files' contents; made anew only after a change of an input."""
+    ) -> tuple[dict[str, bytes], SpecPlan]:
+        """The files' contents, and their plan; made anew only after a change of an input."""
         origin = (inventory, files, requests)
         if self._planned is None or self._planned[0] != origin:
             plan = plan_specs(inventory, files, requests)
             # The rendered bytes are kept; their specifications are not.
             self._planned = (origin, render_specs(plan), replace(plan, specs=()))
-        return self._planned[1], self._planned[2].left_out
+        return self._planned[1], self._planned[2]
+
+    async def _read_driver_files(self) -> DriverFiles:
+        """The driver's files, and the configured device nodes that exist."""
+        extra_nodes = [str(device.host) for device in self._live.now.containers.extra_devices]
+        return await self._driver_files.read_driver_files(extra_nodes)
 
     def _parse(self, contents: Sequence[SpecContent]) -> list[SpecReading]:
         """The runtimes' view of the files; each content is parsed once."""

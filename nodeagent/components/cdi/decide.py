@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from nodeagent.components.cdi.plan_specs import SpecOptions
+from nodeagent.components.cdi.plan_specs import SpecOptions, SpecPlan
 from nodeagent.components.cdi.registry import (
     SpecReading,
     describe_conflicts,
@@ -17,6 +17,7 @@ from nodeagent.components.cdi.registry import (
     find_foreign_definers,
 )
 from nodeagent.components.cdi.spec import render_spec_name
+from nodeagent.config.schema import Settings
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.nvidia import VENDOR
@@ -30,6 +31,7 @@ CODES: Final = (
     "cdi-conflict",
     "cdi-file-invalid",
     "cdi-device-left-out",
+    "cdi-extra-device-missing",
     "cdi-driver-files-missing",
     "cdi-driver-version-differs",
 )
@@ -76,16 +78,22 @@ def decide_public(
 
 
 def decide_options(
-    kinds: tuple[str, ...], layout: Layout, device_groups: str, runtime: RuntimeState | None
+    kinds: tuple[str, ...], layout: Layout, settings: Settings, runtime: RuntimeState | None
 ) -> SpecOptions:
     """The content to write, for the readers of the files.
 
     A reader without support for additional groups ignores the whole file, and no container would start. So the runtime
     must be known, and readers of the public kinds, such as the Podman of a long-lived distribution, count as unknown.
     """
-    is_sure = device_groups == "always"
-    known = device_groups == "auto" and runtime is not None and _reads_groups(runtime)
-    return SpecOptions(kinds=kinds, hook=layout.hook, groups=is_sure or known, public_groups=is_sure)
+    is_sure = settings.cdi.device_groups == "always"
+    known = settings.cdi.device_groups == "auto" and runtime is not None and _reads_groups(runtime)
+    return SpecOptions(
+        kinds=kinds,
+        hook=layout.hook,
+        groups=is_sure or known,
+        public_groups=is_sure,
+        containers=settings.containers,
+    )
 
 
 def _reads_groups(runtime: RuntimeState) -> bool:
@@ -143,11 +151,11 @@ def render_state(
 
 
 def decide_problems(
-    readings: Sequence[SpecReading], left_out: Iterable[str], files: DriverFiles, in_use: str
+    readings: Sequence[SpecReading], plan: SpecPlan, files: DriverFiles, in_use: str
 ) -> dict[str, dict[str, str]]:
     """For each code of `CODES` the details by subject; an empty mapping means all is well.
 
-    `left_out` are devices without an entry, `in_use` is the version reported by the running driver.
+    `in_use` is the version reported by the running driver.
     """
     missing = not files.libraries and not files.made_up
     return {
@@ -155,10 +163,16 @@ def decide_problems(
         "cdi-file-invalid": {
             reading.path: f"{reading.path}: {reading.problem}" for reading in readings if reading.problem
         },
-        "cdi-device-left-out": {each.partition(" ")[0]: each for each in left_out},
+        "cdi-device-left-out": {each.partition(" ")[0]: each for each in plan.left_out},
+        "cdi-extra-device-missing": {path: describe_missing_device(path) for path in plan.missing},
         "cdi-driver-files-missing": {"": "no library of the driver was found below `driver.root`"} if missing else {},
         "cdi-driver-version-differs": {"": differs} if (differs := describe_other_version(in_use, files)) else {},
     }
+
+
+def describe_missing_device(path: str) -> str:
+    """The setting and the path of a device node that the host lacks."""
+    return f"containers.extra_devices: {path} is missing on this host, or no device node"
 
 
 def describe_other_version(in_use: str, files: DriverFiles) -> str:

@@ -96,13 +96,16 @@ class ShimUpdater:
         self, inventory: Inventory, files: DriverFiles, hook: Path | None, cuda: str, marks: tuple[tuple[str, str], ...]
     ) -> ShimTable:
         """The table; made anew only when an input has changed."""
-        origin = (inventory, files, hook, cuda, marks, self._live.now.shim, self._live.now.cdi.device_groups)
+        now = self._live.now
+        origin = (inventory, files, hook, cuda, marks, now.shim, now.cdi.device_groups, now.containers)
         if self._planned is None or self._planned[0] != origin:
             # Every kind, and groups too: other definers, and old readers of files, do not matter to the shim.
-            groups = self._live.now.cdi.device_groups != "never"
-            requests = SpecOptions(kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups)
+            groups = now.cdi.device_groups != "never"
+            requests = SpecOptions(
+                kinds=PUBLIC_KINDS, hook=hook, groups=groups, public_groups=groups, containers=now.containers
+            )
             specs = plan_specs(inventory, files, requests).specs
-            policy = plan_policy(self._live.now.shim)
+            policy = plan_policy(now.shim)
             self._planned = (origin, plan_shim_table(inventory, files, specs, policy, cuda=cuda, fresh=marks))
         return self._planned[1]
 

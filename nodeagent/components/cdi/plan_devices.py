@@ -140,18 +140,19 @@ def _render_edits(nodes: Iterable[DriverNode], links: Iterable[str] = (), hook: 
     ordered = [by_path[path] for path in sorted(by_path, key=lambda path: (path.count("/"), path))]
     arguments = tuple(links) if hook is not None else ()
     return ContainerEdits(
-        device_nodes=tuple(_render_node(node) for node in ordered),
+        device_nodes=tuple(render_node(node) for node in ordered),
         hooks=(render_hook(hook, CREATE_LINKS, *arguments),) if hook is not None and arguments else (),
         additional_gids=tuple(sorted({node.group for node in ordered} - {0})),
     )
 
 
-def _render_node(node: DriverNode) -> DeviceNode:
+def render_node(node: DriverNode, permissions: str = PERMISSIONS) -> DeviceNode:
+    """A device node in the format's form."""
     return DeviceNode(
         path=node.path,
         host_path=node.host_path if node.host_path != node.path else "",
         file_mode=node.mode if node.group else 0,
-        permissions=PERMISSIONS,
+        permissions=permissions,
         gid=node.group,
     )
 

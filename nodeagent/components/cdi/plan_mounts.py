@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from nodeagent.components.cdi.spec import Mount
 from nodeagent.model.cdi import DriverFile, DriverFiles, DriverLibrary
+from nodeagent.model.nvidia import LIBRARY_DIRECTORIES_VARIABLE, TRITON_VARIABLE
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
@@ -37,8 +38,6 @@ _EXTRA_NAMES = {
 
 
 _VIDEO_PLUGIN = "libvdpau_nvidia.so"
-_TRITON = "TRITON_LIBCUDA_PATH"
-_DIRECTORIES = "NVIDIA_CTK_LIBCUDA_DIR"
 
 
 def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
@@ -47,11 +46,11 @@ def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
     Without a linker cache that lists libcuda, Triton finds libcuda by a variable alone: Triton asks `ldconfig -p`.
     """
     version = f".so.{files.version}"
-    own = (each for each in files.libraries if each.name.endswith(version) and _is_linked(each))
+    own = (each for each in files.libraries if each.name.endswith(version) and is_linked(each))
     directories = ":".join(dict.fromkeys(each.directory for each in own))
     known = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
-    triton = () if hooks or not known else (f"{_TRITON}={known[0]}",)
-    return (*((f"{_DIRECTORIES}={directories}",) if directories else ()), *triton)
+    triton = () if hooks or not known else (f"{TRITON_VARIABLE}={known[0]}",)
+    return (*((f"{LIBRARY_DIRECTORIES_VARIABLE}={directories}",) if directories else ()), *triton)
 
 
 def plan_mounts(files: DriverFiles, *, hooks: bool) -> tuple[Mount, ...]:
@@ -78,6 +77,11 @@ def list_plugin_places(library: DriverLibrary, files: DriverFiles) -> tuple[str,
     return tuple(f"{place}/{_VIDEO_PLUGIN}.1" for place in places if place != library.directory)
 
 
+def is_linked(library: DriverLibrary) -> bool:
+    """Whether programs link the library; a plug-in is opened by path."""
+    return not _is_module(library) and not library.directory.endswith(_VIDEO)
+
+
 def list_library_directories(files: DriverFiles) -> tuple[str, ...]:
     """The directories of libraries for a linker cache."""
     return tuple(sorted({library.directory for library in files.libraries if not _is_module(library)}))
@@ -91,7 +95,7 @@ def _plan_library_mounts(files: DriverFiles, *, hooks: bool) -> Iterator[Mount]:
     for library in files.libraries:
         yield from (_mount(library, f"{library.directory}/{name}") for name in list_links(library))
         yield from (_mount(library, place) for place in list_plugin_places(library, files))
-    for library in filter(_is_linked, files.libraries):
+    for library in filter(is_linked, files.libraries):
         name = library.soname or library.name
         yield from (_mount(library, f"{directory}/{name}") for directory in _list_default_directories(files))
 
@@ -110,10 +114,6 @@ def _plan_file_mounts(files: DriverFiles) -> Iterable[Mount]:
 
 def _is_module(library: DriverLibrary) -> bool:
     return any(fraction in f"{library.directory}/" for fraction in _MODULES)
-
-
-def _is_linked(library: DriverLibrary) -> bool:
-    return not _is_module(library) and not library.directory.endswith(_VIDEO)
 
 
 def _mount(file: DriverFile, place: str) -> Mount:

@@ -5,6 +5,8 @@ the driver, the shim gives a container the capabilities it asked for.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from nodeagent.components.cdi.capabilities import find_capability
@@ -83,9 +85,10 @@ def _list_entries(edits: ContainerEdits) -> Iterator[ShimEntry]:
         )
     for hook in edits.hooks:
         yield from _plan_hook(hook)
-    # Groups belong to nodes that are not open to all, in practice the DRM nodes.
     for gid in edits.additional_gids:
-        yield ShimGroup(wanted_by=Capability.GRAPHICS | Capability.DISPLAY, gid=gid)
+        # A group comes with the nodes that it opens.
+        wanted = (find_capability(node.path) for node in edits.device_nodes if node.gid == gid)
+        yield ShimGroup(wanted_by=reduce(or_, wanted, Capability(0)), gid=gid)
 
 
 def _plan_hook(hook: Hook) -> Iterator[ShimHook]:

@@ -18,6 +18,7 @@ from nodeagent.components.cdi.plan_devices import (
     plan_node_edits,
     render_hook,
 )
+from nodeagent.components.cdi.plan_extras import list_missing_devices, place_files, plan_extra_edits
 from nodeagent.components.cdi.plan_mounts import (
     ONLY_FOR_STORAGE,
     READ_ONLY,
@@ -40,6 +41,7 @@ from nodeagent.components.cdi.spec import (
     render_spec,
     render_spec_name,
 )
+from nodeagent.config.sections.containers import ContainersSettings
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
@@ -83,6 +85,8 @@ class SpecOptions(Value, frozen=True):
     """Whether the container runtime reads the format's version 0.7.0, which has additional groups."""
     public_groups: bool = False
     """Whether readers of the public kinds read version 0.7.0 too."""
+    containers: ContainersSettings = ContainersSettings()
+    """What the settings give every container with a GPU besides."""
 
 
 class SpecPlan(Value, frozen=True):
@@ -93,31 +97,37 @@ class SpecPlan(Value, frozen=True):
     """Devices without an entry, each with its reason."""
     common: ContainerEdits = NO_EDITS
     """The edits for every container with a GPU."""
+    missing: tuple[str, ...] = ()
+    """The paths of `containers.extra_devices` without a device node."""
 
 
 def plan_specs(inventory: Inventory, files: DriverFiles, requests: SpecOptions) -> SpecPlan:
     """Every specification for this node."""
     gpus = plan_gpu_devices(inventory, files, hook=requests.hook)
-    edits = plan_common_edits(files, requests.hook)
+    edits = plan_common_edits(files, requests)
     specs: list[Spec] = []
     if gpus.devices:
         specs.append(build_for(name_own_kind(files.vendor), gpus.devices, edits, groups=requests.groups))
     public = [(name_public_kind(files.vendor), gpus.devices, edits)] if gpus.devices else []
-    public += _plan_public(files, requests.hook)
+    public += _plan_public(files, requests)
     specs += [build_for(*each, groups=requests.public_groups) for each in public if each[0] in requests.kinds]
     specs += [build_for(*each, groups=requests.groups) for each in _plan_extras(files)]
-    return SpecPlan(specs=tuple(specs), left_out=gpus.left_out, common=edits)
+    missing = list_missing_devices(requests.containers, files)
+    return SpecPlan(specs=tuple(specs), left_out=gpus.left_out, common=edits, missing=missing)
 
 
-def plan_common_edits(files: DriverFiles, hook: Path | None, *, only_looking: bool = False) -> ContainerEdits:
+def plan_common_edits(files: DriverFiles, requests: SpecOptions, *, only_looking: bool = False) -> ContainerEdits:
     """The edits for every container with a GPU, whichever GPU; fewer for a container that only manages GPUs."""
+    hook = requests.hook
     nodes = plan_node_edits(() if only_looking else files.vendor.control_nodes, files)
+    extras = NO_EDITS if only_looking else plan_extra_edits(requests.containers, files)
+    placed = place_files(files, requests.containers.layout)
     return ContainerEdits(
-        env=(_void(files), *plan_environment(files, hooks=hook is not None)),
-        device_nodes=nodes.device_nodes,
-        mounts=plan_mounts(files, hooks=hook is not None),
-        hooks=tuple(_plan_hooks(files, hook, only_looking=only_looking)) if hook is not None else (),
-        additional_gids=nodes.additional_gids,
+        env=(_void(files), *plan_environment(files, hooks=hook is not None), *extras.env),
+        device_nodes=(*nodes.device_nodes, *extras.device_nodes),
+        mounts=plan_mounts(placed, hooks=hook is not None),
+        hooks=tuple(_plan_hooks(files, placed, hook, only_looking=only_looking)) if hook is not None else (),
+        additional_gids=tuple(sorted({*nodes.additional_gids, *extras.additional_gids})),
     )
 
 
@@ -133,11 +143,11 @@ def _void(files: DriverFiles) -> str:
     return f"{files.vendor.visible_devices}={VOID}"
 
 
-def _plan_public(files: DriverFiles, hook: Path | None) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
+def _plan_public(files: DriverFiles, requests: SpecOptions) -> Iterator[tuple[str, tuple[Device, ...], ContainerEdits]]:
     """The public kinds beside the GPUs'; tools for MIG need the kinds before any MIG device exists."""
     management, switches = plan_management_edits(files), plan_node_edits(SWITCH_NODES, files)
     if management.device_nodes:
-        common = plan_common_edits(files, hook, only_looking=True)
+        common = plan_common_edits(files, requests, only_looking=True)
         yield MANAGEMENT_KIND, (Device(name=ALL, container_edits=management),), common
     if switches.device_nodes:
         yield SWITCH_KIND, (Device(name=ALL, container_edits=switches),), ContainerEdits(env=(_void(files),))
@@ -160,10 +170,11 @@ def _plan_storage_mounts(files: DriverFiles) -> Iterator[Mount]:
             yield Mount(host_path=each.host_path, container_path=each.path, options=READ_ONLY)
 
 
-def _plan_hooks(files: DriverFiles, hook: Path, *, only_looking: bool) -> Iterator[Hook]:
+def _plan_hooks(files: DriverFiles, placed: DriverFiles, hook: Path, *, only_looking: bool) -> Iterator[Hook]:
+    """The links are of every place of a library; a linker cache needs one place."""
     links = [
         f"--link={'../' * link.count('/')}{library.name}::{library.directory}/{link}"
-        for library in files.libraries
+        for library in placed.libraries
         for link in list_links(library)
     ]
     links += [

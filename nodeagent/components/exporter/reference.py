@@ -61,6 +61,9 @@ and `pod` when exactly one container holds the device. A free device has none of
 several containers share, because no part of its values can be told to be theirs: their shares are in the pods' own
 series.
 
+DCGM exporter writes `Hostname` up to release 4.8.2, and `hostname` in later builds of its branch `main`. For dashboards
+made for the latter set `metrics.host_label: hostname`; with `none` the series have no label of the host.
+
 A GPU cut into MIG instances has one series for each instance instead of its own. What exists once a board (clocks,
 temperatures, power, energy, errors) is repeated on each instance, as DCGM exporter does; to add it up, use the
 `nodeagent_gpu_…` series, which are one a GPU.
@@ -128,7 +131,7 @@ containers of one pod use of one GPU, while nothing tells which of them it is, h
 
 
 _DEVICES = """
-## Devices of other kinds
+## Devices of the configured classes
 
 Where the configuration has [classes of devices](devices.md). Labels: `resource`, `device`, `id`.
 

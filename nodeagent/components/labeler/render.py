@@ -45,7 +45,7 @@ class LabelFacts(Value, frozen=True):
     offering: Offering | None = None
     """`None` where nobody looks after doors: every GPU is given whole."""
     devices: DeviceTable | None = None
-    """Of other kinds than the driver's GPUs."""
+    """Of the configured classes."""
 
 
 class LabelSet(Value, frozen=True):

@@ -63,7 +63,7 @@ def _find_doubt(account: OfferSummary | None, gpus: GpusRecord | None, condition
 def _praise(inventory: Inventory | None, account: OfferSummary | None, devices: DeviceTable | None) -> str:
     if devices is not None and (inventory is None or not inventory.gpus):
         count = sum(len(each.devices) for each in devices.classes)
-        return f"all is well: {count} {'device' if count == 1 else 'devices'} of other kinds, and no GPU"
+        return f"all is well: {count} {'device' if count == 1 else 'devices'} of the configured classes, and no GPU"
     if account is None:
         return f"{count_gpus(inventory)}, not offered to pods: `device_plugin.enabled` is false"
     left_out = {

@@ -54,11 +54,25 @@ class Tables(Struct, frozen=True):
     """Paths that outrank environment variables, in this order."""
 
 
+class NamedFile(Struct, frozen=True):
+    """A file named by an option, with a setting in it."""
+
+    path: str
+    key: str
+    """The setting."""
+    consequence: str
+    """What follows where the file is not imported."""
+    is_in_pod: bool = False
+    """Whether the path is that of a pod, and means nothing on this machine."""
+
+
 class Imported(Struct, frozen=True):
     """Settings by `section.key`, and notes about the values left out."""
 
     settings: Mapping[str, object] = {}
     notes: tuple[str, ...] = ()
+    files: tuple[NamedFile, ...] = ()
+    """Files with settings that are not imported yet."""
 
 
 def translate(document: Mapping[str, object], tables: Tables) -> Imported:
@@ -91,7 +105,8 @@ def merge_imported(parts: Mapping[str, Imported]) -> Imported:
                 notes.append(f"{name}: {key}: {value!r} replaces {settings[key]!r} of {origins[key]}")
             settings[key], origins[key] = value, name
         notes += [f"{name}: {note}" for note in part.notes]
-    return Imported(settings, tuple(notes))
+    files = dict.fromkeys(each for part in parts.values() for each in part.files if each.key not in settings)
+    return Imported(settings, tuple(notes), tuple(files))
 
 
 def list_leaves(document: Mapping[str, object], whole: Mapping[str, object]) -> Iterator[tuple[str, object]]:

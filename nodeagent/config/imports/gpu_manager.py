@@ -3,11 +3,12 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 from nodeagent.config.imports.engine import (
     UNSAID,
     Imported,
+    NamedFile,
     Tables,
     Target,
     prefix,
@@ -16,6 +17,7 @@ from nodeagent.config.imports.engine import (
     translate,
 )
 from nodeagent.model.labels import GPU_MODEL_LABEL
+from nodeagent.model.nvidia import GPU_NODE
 
 SOCKET: Final = "/var/run/gpu-manager.sock"
 _PORT: Final = "5678"
@@ -24,6 +26,12 @@ _OWN_OPTIONS: Final = frozenset(
 )
 """Options of no other program: each of them tells whose command line a text is."""
 _VARIABLE: Final = re.compile(r"([A-Za-z_]\w*=)+(?=-)")
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 # the address that the start script in gpu-manager's image gives it
+_DEFAULT: Final = "default"
+_EXTRA_DEVICES: Final = "containers.extra_devices"
+_NO_DEVICES: Final = (
+    "args.extra-config: containers get none of its devices, unless the file or the ConfigMap with it is imported too"
+)
 _HELD: Final = "every container with a part is held to it by the vGPU library"
 
 
@@ -78,7 +86,6 @@ TABLES: Final = Tables(
         "args.standalone": "kubernetes.enabled: false is an agent without an API server",
         "args.docker-endpoint": "runtime.socket names the runtime",
         **dict.fromkeys(("args.v", "args.logtostderr", "args.log-dir", "env.LOG_LEVEL"), "log.level says how much"),
-        "args.extra-config": "nodes for every container are not added; pods ask for them as devices: docs/devices.md",
     },
 )
 
@@ -93,17 +100,18 @@ def import_gpu_manager_text(text: str) -> Imported:
     return import_gpu_manager([word for words in _split(text) for word in words], {})
 
 
-def import_gpu_manager(words: list[str], variables: Mapping[str, str], *, address: str = "127.0.0.1") -> Imported:
+def import_gpu_manager(words: list[str], variables: Mapping[str, str], *, is_in_pod: bool = False) -> Imported:
     """Import options and variables; parts are switched on with what gpu-manager does by itself.
 
     Args:
         words: The options.
         variables: Environment variables; the image's start script adds the options of EXTRA_FLAGS.
-        address: The address of its query service where no option says it.
+        is_in_pod: Whether the start script in gpu-manager's image starts it.
     """
     words = [*words, *shlex.split(variables.get("EXTRA_FLAGS", ""))]
     options = {name: value for name, value in read_options(words).items() if name != value}
-    host = options.pop("query-addr", address).replace("localhost", "127.0.0.1")
+    host = options.pop("query-addr", _EVERYWHERE if is_in_pod else "127.0.0.1").replace("localhost", "127.0.0.1")
+    extra_config = options.pop("extra-config", "")
     port = options.pop("query-port", _PORT)
     left = {name: value for name, value in variables.items() if name != "EXTRA_FLAGS"}
     found = translate({"args": [f"--{name}={value}" for name, value in options.items()], "env": _list(left)}, TABLES)
@@ -117,7 +125,35 @@ def import_gpu_manager(words: list[str], variables: Mapping[str, str], *, addres
     }
     if GPU_MODEL_LABEL in options.get("node-labels", ""):
         settings["labels.compatibility"] = ["gpu_manager"]
-    return Imported({**settings, **found.settings}, found.notes)
+    files = (NamedFile(extra_config, _EXTRA_DEVICES, _NO_DEVICES, is_in_pod),) if extra_config else ()
+    return Imported({**settings, **found.settings}, found.notes, files)
+
+
+def is_extra_config(document: Mapping[str, object]) -> bool:
+    """Whether a document is the file of `--extra-config`: lists of device nodes by name, one of them `default`."""
+    return _DEFAULT in document and all(
+        isinstance(entry, dict) and entry.keys() <= {"devices"} and isinstance(entry.get("devices", []), list)
+        for entry in document.values()
+    )
+
+
+def import_extra_config(document: Mapping[str, object]) -> Imported:
+    """Import the file of `--extra-config`, of which gpu-manager itself uses the entry `default` alone."""
+    default = cast("Mapping[str, list[object]]", document[_DEFAULT])
+    paths = list(dict.fromkeys(map(str, default.get("devices", ()))))
+    own = [path for path in paths if GPU_NODE.match(path)]
+    odd = [path for path in paths if not path.startswith("/")]
+    notes = [
+        *(
+            f"{name}.devices: gpu-manager gives the devices of `{_DEFAULT}` alone"
+            for name in document
+            if name != _DEFAULT
+        ),
+        *(f"{_DEFAULT}.devices: {path}: containers are given it together with their GPUs" for path in own),
+        *(f"{_DEFAULT}.devices: {path!r}: no absolute path" for path in odd),
+    ]
+    devices = [{"host": path, "permissions": "rwm"} for path in paths if path not in (*own, *odd)]
+    return Imported({_EXTRA_DEVICES: devices}, tuple(notes))
 
 
 def _list(variables: Mapping[str, str]) -> list[dict[str, str]]:

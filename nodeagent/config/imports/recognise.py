@@ -9,8 +9,13 @@ from typing import Final, cast
 
 from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
 from nodeagent.config.imports.container_toolkit import import_toolkit_file, is_toolkit_file
-from nodeagent.config.imports.engine import IN_OUR_CHART, Imported, merge_imported, translate
-from nodeagent.config.imports.gpu_manager import import_gpu_manager_text, is_gpu_manager_text
+from nodeagent.config.imports.engine import IN_OUR_CHART, Imported, NamedFile, merge_imported, translate
+from nodeagent.config.imports.gpu_manager import (
+    import_extra_config,
+    import_gpu_manager_text,
+    is_extra_config,
+    is_gpu_manager_text,
+)
 from nodeagent.config.imports.workloads import KINDS, import_workload
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml_documents
 
@@ -21,8 +26,8 @@ _PLUGIN_VALUE_KEYS: Final = frozenset({"migStrategy", "deviceListStrategy", "com
 _EXPORTER_VALUE_KEYS: Final = frozenset({"serviceMonitor", "customMetrics", "extraHostVolumes", "hpcJobMapping"})
 _KNOWN: Final = (
     "a ClusterPolicy, a device plugin configuration, a ConfigMap of such, Helm values of these or of DCGM exporter,"
-    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml, gpu-manager's command line, a"
-    " DaemonSet of gpu-manager, the device plugin, GPU feature discovery or DCGM exporter"
+    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml, gpu-manager's command line or"
+    " extra configuration, a DaemonSet of gpu-manager, the device plugin, GPU feature discovery or DCGM exporter"
 )
 
 Document = Mapping[str, object]
@@ -135,6 +140,8 @@ def _import_plain(name: str, document: Document) -> Imported:
         return translate(document, device_plugin.VALUES)
     if keys & _EXPORTER_VALUE_KEYS:
         return translate(document, dcgm_exporter.VALUES)
+    if is_extra_config(document):
+        return import_extra_config(document)
     raise NotRecognised(name, f"nothing is known by the keys {', '.join(sorted(map(str, keys))) or '(none)'}")
 
 
@@ -159,10 +166,12 @@ def _import_config_map(name: str, data: Document, entry: str) -> Imported:
 def _join(parts: Iterable[Imported]) -> Imported:
     settings: dict[str, object] = {}
     notes: dict[str, None] = {}
+    files: list[NamedFile] = []
     for part in parts:
         settings.update(part.settings)
         notes |= dict.fromkeys(part.notes)
-    return Imported(settings, tuple(notes))
+        files += part.files
+    return Imported(settings, tuple(notes), tuple(files))
 
 
 def _mapping(value: object) -> Document:

@@ -8,7 +8,6 @@ from nodeagent.config.imports.engine import Imported, Tables, prefix, translate
 from nodeagent.config.imports.gpu_manager import import_gpu_manager
 
 KINDS: Final = frozenset({"DaemonSet", "Deployment", "Pod"})
-_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 # the address that the start script in gpu-manager's image gives it
 _SHELLS: Final = ("sh", "bash")
 _GPU_MANAGER: Final = "gpu-manager"
 _EXPORTER_REASONS: Final = {
@@ -54,7 +53,7 @@ def _import_container(container: Document) -> Imported | None:
         entries = container.get("env")
         pairs = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
         variables = {str(each["name"]): str(each["value"]) for each in pairs if "name" in each and "value" in each}
-        return import_gpu_manager(options, variables, address=_EVERYWHERE)
+        return import_gpu_manager(options, variables, is_in_pod=True)
     tables = next((tables for name, tables in _PROGRAMS.items() if name in names), None)
     first = next((number for number, word in enumerate(options) if word.startswith("-")), len(options))
     return translate({"args": options[first:], "env": container.get("env")}, tables) if tables is not None else None

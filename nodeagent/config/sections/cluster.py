@@ -234,7 +234,7 @@ class MetricsSettings(Section):
         OneOf(("Hostname", "hostname", "none")),
         "Hostname",
         "spelling of the host name's label, or none",
-        "as in DCGM exporter",
+        "as in DCGM exporter up to release 4.8.2; later builds of its branch main write hostname",
         reload=True,
     )
     replace_blanks_in_model_name: bool = knob(

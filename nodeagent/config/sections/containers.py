@@ -1,11 +1,78 @@
-"""Settings about containers: CDI specifications and the container runtime."""
+"""Settings about containers: what they find besides their GPUs, CDI specifications, and the container runtime."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
 
-from nodeagent.config.compound import ListOf
+from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
-from nodeagent.config.knobs import Section, knob
+from nodeagent.config.knobs import Place, Section, knob, required
+from nodeagent.config.sections.hardware import VARIABLE
+from nodeagent.config.tree import Node, Scalar
+
+FileLayout: TypeAlias = Literal["standard", "usr_local_nvidia"]
+
+
+class ExtraDevice(Section):
+    """A device node of the host for every container with a GPU; a path alone is a node without the other keys."""
+
+    host: Path = required(AbsolutePath(), "where the host has it")
+    container: Path | None = knob(Maybe(AbsolutePath()), None, "where the container sees it", "where the host has it")
+    permissions: str = knob(
+        Text("some of the letters r, w and m, each once", r"(?=.)r?w?m?", 3), "rw", "how it may be used", "as usual"
+    )
+
+    @property
+    def place(self) -> str:
+        """The path in containers."""
+        return str(self.container or self.host)
+
+
+class ExtraDeviceKind(Nested[ExtraDevice], frozen=True):
+    """A device node, also written as its path alone."""
+
+    @property
+    def label(self) -> str:
+        """The name of the kind in problems and on the reference page."""
+        return f"an absolute path, or {super().label}"
+
+    def read(self, node: Node, place: Place) -> ExtraDevice:
+        """The device node of a path or of a mapping."""
+        if isinstance(node, Scalar):
+            return ExtraDevice(host=AbsolutePath().read(node, place))
+        return super().read(node, place)
+
+    def json_schema(self) -> dict[str, object]:
+        """A path, or an object with known keys."""
+        return {"anyOf": [AbsolutePath().json_schema(), super().json_schema()]}
+
+
+class ContainersSettings(Section):
+    """What every container with a GPU, or with a part of one, finds besides."""
+
+    layout: FileLayout = knob(
+        OneOf[FileLayout](("standard", "usr_local_nvidia")),
+        "standard",
+        "usr_local_nvidia: the driver's libraries and programs are also seen in /usr/local/nvidia/lib64 and"
+        " /usr/local/nvidia/bin",
+        "the dynamic linkers of most images find the libraries without; images made for GPUs on GKE look there",
+        reload=True,
+    )
+    extra_devices: tuple[ExtraDevice, ...] = knob(
+        ListOf(cast("Nested[ExtraDevice]", ExtraDeviceKind(ExtraDevice))),
+        (),
+        "further device nodes of the host; one that is missing is a condition, and containers start without it",
+        "pods ask for other devices by classes",
+        reload=True,
+    )
+    extra_environment: Mapping[str, str] = knob(
+        MapOf(VARIABLE, Text("the variable's value", r".*", 4096)),
+        MappingProxyType({}),
+        "further environment variables, in place of those of image and pod",
+        "images and pods bring their own",
+        reload=True,
+    )
 
 
 class CdiSettings(Section):

@@ -34,6 +34,14 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="cdi-extra-device-missing",
+        severity="warning",
+        title="a device node that every container with a GPU should get is missing, containers start without it",
+        remedy="make the device node, or take its path out of `containers.extra_devices`",
+        show_after_seconds=5.0,
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="cdi-driver-files-missing",
         severity="warning",
         title="the driver's libraries are not found, containers get only device nodes",

@@ -29,8 +29,8 @@ Withdraw: TypeAlias = Callable[[EditedFile], bytes | None]
 class DriverFileSource(Protocol):
     """The driver as it lies on the host's disk and in its /dev."""
 
-    async def read_driver_files(self) -> DriverFiles:
-        """Look once, bounded in time."""
+    async def read_driver_files(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
+        """Look once, bounded in time, also for device nodes at further paths of the host."""
         ...
 
 

@@ -8,12 +8,11 @@ from typing import Final
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.errors import RequestInvalid
-from nodeagent.model.mps import SHARED_MEMORY, MpsAccess, MpsPlace
+from nodeagent.model.mps import PIPE_VARIABLE, SHARED_MEMORY, MpsAccess, MpsPlace
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.rules.mps.daemons import name_replica_daemon
 from nodeagent.rules.offer.devices import PluginDevice
 
-PIPE_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _PRIVATE_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where a client looks that is told nothing
 
 

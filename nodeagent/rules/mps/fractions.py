@@ -14,7 +14,14 @@ from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import Binding, Enforcement, FractionTable
-from nodeagent.model.mps import MpsAccess, MpsLimits, MpsPhase, MpsState
+from nodeagent.model.mps import (
+    MEMORY_VARIABLE,
+    THREADS_VARIABLE,
+    MpsAccess,
+    MpsLimits,
+    MpsPhase,
+    MpsState,
+)
 from nodeagent.rules.mps.access import plan_place, plan_private_access
 from nodeagent.rules.mps.daemons import DaemonKind, Wanted, explain_daemon
 from nodeagent.rules.mps.limits import MIB, find_most_clients
@@ -22,8 +29,6 @@ from nodeagent.rules.mps.limits import MIB, find_most_clients
 OWNER_OF_FRACTIONS: Final = "parts"
 """The owner of such daemons in messages for people."""
 PREFIX: Final = "part-"
-THREADS_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-MEMORY_VARIABLE: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 _ALL_THREADS: Final = 100
 
 

@@ -1,4 +1,4 @@
-"""A whole agent gives devices of other kinds: on a node without GPU, to a kubelet that keeps the protocol."""
+"""A whole agent gives devices of configured classes: on a node without GPU, to a kubelet that keeps the protocol."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_a_node_without_gpu_gives_its_devices(short_dir: Path) -> None:
     with kubelet(short_dir):
         file = write_settings(short_dir)
         with running_agent(short_dir, "--config", str(file)) as agent:
-            agent.wait_for("/readyz", "all is well: 2 devices of other kinds, and no GPU")
+            agent.wait_for("/readyz", "all is well: 2 devices of the configured classes, and no GPU")
             assert agent.get("/readyz")[0] == 200
             assert agent.get_json("/api/v1/conditions") == []
             taken = find_held(agent)

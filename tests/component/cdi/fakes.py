@@ -1,12 +1,14 @@
 """The cdi component's surroundings that do as the test says."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
-from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.cdi import DriverFiles, DriverNode, SpecContent
 from nodeagent.model.errors import NodeagentError
 from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
 
@@ -16,10 +18,11 @@ class FakeDriverFiles:
 
     def __init__(self, files: DriverFiles) -> None:
         self.files = files
+        self.extra_nodes: tuple[DriverNode, ...] = ()
 
-    async def read_driver_files(self) -> DriverFiles:
+    async def read_driver_files(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
         await anyio.lowlevel.checkpoint()
-        return self.files
+        return replace(self.files, extra_nodes=tuple(each for each in self.extra_nodes if each.path in extra_nodes))
 
 
 class FakeDirectories(SpecFiles):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodeagent.components.cdi.component import REVIEW_SECONDS, Cdi
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.containers import ContainersSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.handle import Handle
@@ -50,6 +51,16 @@ class Surroundings:
     def configure(self, **settings: Any) -> None:
         self.live.replace(replace(self.live.now, cdi=replace(self.live.now.cdi, **settings)))
         self.bus.publish_fact(ConfigurationReloaded(changed=tuple(settings)), source="test")
+
+    def add(self, **containers: Any) -> None:
+        """Give containers more, as a reload does."""
+        self.live.replace(replace(self.live.now, containers=ContainersSettings(**containers)))
+        self.bus.publish_fact(ConfigurationReloaded(changed=("containers",)), source="test")
+
+    def read_edits(self, path: str = OWN) -> dict[str, Any]:
+        """The edits of a file for every container."""
+        edits: dict[str, Any] = json.decode(self.directories.contents[path])["containerEdits"]
+        return edits
 
     def show(
         self, inventory: Inventory | None = None, phase: DriverPhase = DriverPhase.READY, version: str = ""

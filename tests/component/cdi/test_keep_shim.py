@@ -16,7 +16,7 @@ from nodeagent.config.sections.shim import ShimSettings
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded
-from nodeagent.model.shim import EVERY_CAPABILITY, Capability, OnMissing, ShimPolicy, ShimTable
+from nodeagent.model.shim import EVERY_CAPABILITY, Capability, OnMissing, ShimEnv, ShimPolicy, ShimTable
 from tests.component.cdi.test_cdi import NVIDIAS, Surroundings
 from tests.support.samples import make_inventory
 
@@ -145,6 +145,20 @@ async def test_the_table_follows_gpus_settings_and_marks_and_is_else_the_same() 
         node.shim.marks = (("/boot", "2"),)
         await anyio.sleep(REVIEW_SECONDS + 1)
         assert node.shim.tables[-1].fresh == (("/boot", "2"),)
+
+
+async def test_the_table_follows_what_the_settings_add_for_containers() -> None:
+    """Containers that ask by environment have what those by CDI name have."""
+    node = Node()
+    node.show()
+    async with node.running():
+        node.add(layout="usr_local_nvidia", extra_environment={"POOL": "a"})
+        await anyio.sleep(1)
+        (common,) = [device for device in node.shim.tables[-1].devices if device.names == ("common",)]
+        entries = [entry for edits in common.edits for entry in edits]
+        assert ShimEnv(wanted_by=Capability.ALWAYS, name="POOL", value="a") in entries
+        (program,) = [each for each in entries if getattr(each, "path", "") == "/usr/local/nvidia/bin/nvidia-smi"]
+        assert program.wanted_by == Capability.UTILITY
 
 
 async def test_a_shim_that_cannot_be_kept_is_a_condition_and_the_specifications_are_written() -> None:

@@ -6,7 +6,7 @@ NVML's binding cannot be imported, and the GPUs have a source, a driver and devi
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import anyio
@@ -77,7 +77,8 @@ class MadeUpGpus:
     async def wait_change(self) -> None:
         await anyio.sleep_forever()
 
-    async def read_driver_files(self) -> DriverFiles:
+    async def read_driver_files(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
+        del extra_nodes
         await anyio.lowlevel.checkpoint()
         paths = (*VENDOR.control_nodes, *(VENDOR.find_node(gpu.minor) for gpu in GPUS if gpu.minor is not None))
         nodes = tuple(DriverNode(path=path, host_path=path) for path in paths)

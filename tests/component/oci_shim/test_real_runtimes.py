@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nodeagent.model.shim import ShimDevice, ShimEnv, ShimMount, ShimTable
+from nodeagent.components.cdi.plan_shim import plan_shim_table
+from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
+from nodeagent.config.sections.containers import ContainersSettings, ExtraDevice
+from nodeagent.edge.host.driver.driver_files import find_extra_nodes
+from nodeagent.model.shim import ShimDevice, ShimEnv, ShimMount, ShimPolicy, ShimTable
 from tests.component.oci_shim.support import ALWAYS, TABLE, Shim, make_node
+from tests.support.files.driver_files import make_file, make_files, make_library
+from tests.support.samples import make_inventory
 
 pytestmark = [
     pytest.mark.slow,
@@ -122,3 +129,43 @@ def test_why_a_container_is_refused_is_where_the_engine_looks(bundle: Bundle, sh
     with bundle.created(shim.program) as said:
         assert said.startswith("?nodeagent-oci-shim: ")
     assert not (shim.place / "state/c1").exists()
+
+
+def test_a_container_has_what_the_settings_give_it_besides(bundle: Bundle, shim: Shim) -> None:
+    """A node at the end of a link under its own path, variables, and the driver where images made for GPUs look."""
+    for name, text in (("libcuda", "the library\n"), ("nvidia-smi", "#!/bin/sh\necho the program\n")):
+        (shim.place / name).write_text(text)
+        (shim.place / name).chmod(0o755)
+    link = shim.place / "board"
+    link.symlink_to("/dev/zero")
+    containers = ContainersSettings(
+        layout="usr_local_nvidia",
+        extra_devices=(
+            ExtraDevice(host=link, container=Path("/dev/board"), permissions="r"),
+            ExtraDevice(host=Path("/dev/nowhere")),
+        ),
+        extra_environment={"POOL": "a=b c"},
+    )
+    hosts = [str(device.host) for device in containers.extra_devices]
+    files = make_files(
+        libraries=(replace(make_library("libcuda"), host_path=str(shim.place / "libcuda")),),
+        files=(replace(make_file("/usr/bin/nvidia-smi"), host_path=str(shim.place / "nvidia-smi")),),
+        nodes=(),
+        extra_nodes=tuple(find_extra_nodes(Path("/"), hosts)),
+    )
+    files = replace(files, nodes=tuple(replace(node, host_path="/dev/null") for node in files.nodes))
+    inventory = make_inventory(1)
+    specs = plan_specs(inventory, files, SpecOptions(containers=containers)).specs
+    shim.write(plan_shim_table(inventory, files, specs, ShimPolicy()))
+    script = (
+        "/bin/busybox od -An -tx1 -N2 /dev/board; echo $POOL; cat /usr/local/nvidia/lib64/libcuda.so.1;"
+        " nvidia-smi; /usr/bin/nvidia-smi"
+    )
+    bundle.spec["process"]["args"] = ["/bin/sh", "-c", script]
+    path = "PATH=/bin:/usr/local/nvidia/bin"
+    bundle.ask("NVIDIA_VISIBLE_DEVICES=0", path)
+    with bundle.created(shim.program) as said:
+        assert said.splitlines() == [" 00 00", "a=b c", "the library", "the program", "the program"]
+    bundle.ask(path)
+    with bundle.created(shim.program) as said:
+        assert "the program" not in said

@@ -22,6 +22,7 @@ from nodeagent.config.kinds import (
 )
 from nodeagent.config.knobs import Kind, knobs_of
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.containers import ExtraDeviceKind
 from nodeagent.config.sections.devices import ClassKind, DeviceClass, DeviceHealth
 from nodeagent.config.sections.sharing import DeviceSelection, ResourceName
 
@@ -55,6 +56,11 @@ def classes_of(kind: ClassKind) -> st.SearchStrategy[DeviceClass]:
     return st.builds(kind.section, **rest, **own)
 
 
+def records_of(kind: Nested[Any]) -> st.SearchStrategy[Any]:
+    values = {name: values_of(declared.kind) for name, declared in knobs_of(kind.section).items()}
+    return st.builds(kind.section, **values)
+
+
 STRATEGIES: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     Flag: lambda _: st.booleans(),
     Whole: lambda kind: st.integers(kind.low, kind.high),
@@ -70,9 +76,8 @@ STRATEGIES: dict[type, Callable[[Any], st.SearchStrategy[Any]]] = {
     ListOf: lists_of,
     MapOf: lambda kind: st.dictionaries(values_of(kind.keys), values_of(kind.values), max_size=3),
     ClassKind: classes_of,
-    Nested: lambda kind: st.builds(
-        kind.section, **{name: values_of(declared.kind) for name, declared in knobs_of(kind.section).items()}
-    ),
+    ExtraDeviceKind: records_of,
+    Nested: records_of,
 }
 
 

@@ -42,6 +42,38 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             "supervisor: {restart_min_seconds: 90}",
             "supervisor.restart_min_seconds: 90 exceeds restart_max_seconds, 60; lower it",
         ),
+        (
+            "{containers: {extra_devices: [/dev/fuse]}, cdi: {enabled: false}}",
+            "containers.extra_devices: containers are told of it by CDI specifications; set cdi.enabled: true too",
+        ),
+        (
+            "{containers: {extra_environment: {A: b}}, cdi: {enabled: false}}",
+            "containers.extra_environment: containers are told of it by CDI",
+        ),
+        *(
+            (
+                f"containers: {{extra_environment: {{{name}: a}}}}",
+                f"containers.extra_environment.{name}: the agent sets this variable itself in containers with GPUs",
+            )
+            for name in (
+                "NVIDIA_VISIBLE_DEVICES",
+                "TRITON_LIBCUDA_PATH",
+                "CUDA_MPS_PIPE_DIRECTORY",
+                "NODEAGENT_SIMULATED_0",
+            )
+        ),
+        (
+            "containers: {extra_devices: [/dev/null, /dev/nvidia0]}",
+            "containers.extra_devices[1]: /dev/nvidia0 is given to containers together with their GPUs; take it out",
+        ),
+        (
+            "containers: {extra_devices: [{host: /dev/null, container: /dev/dri/card0}]}",
+            "containers.extra_devices[0]: /dev/dri/card0 in containers is for the nodes of their GPUs",
+        ),
+        (
+            "containers: {extra_devices: [/dev/null, {host: /dev/zero, container: /dev/null}]}",
+            "containers.extra_devices[1]: /dev/null is the path of two devices in containers; give each its own",
+        ),
         ("shutdown: {drain_seconds: 20}", "shutdown.drain_seconds: 20 exceeds total_seconds, 18; lower it"),
         ("inventory: {sample_seconds: 61}", "metrics.stale_after_seconds: 60 is shorter than inventory.sample_seconds"),
         ("device_plugin: {default_config: a}", "device_plugin.default_config: there are no named configurations"),

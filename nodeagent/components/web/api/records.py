@@ -166,7 +166,7 @@ class StateRecord(Value, frozen=True):
     mps: MpsState | None = None
     """`None` where MPS daemons are off."""
     devices: tuple[DeviceClassRecord, ...] = ()
-    """Of other kinds than the driver's GPUs, by class."""
+    """Devices of the configured classes."""
     slices: PublishedSlices | None = None
     """`None` where no devices for claims are published."""
     notices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Devices of other kinds than the driver's GPUs, and the node's devices as seen by schedulers, on the page; pure.
+"""Devices of the configured classes, and the node's devices as seen by schedulers, on the page; pure.
 
 Empty without a configured class, and where no claims are served.
 """
@@ -40,7 +40,7 @@ def render_devices(state: StateRecord) -> str:
     empty = [each.resource for each in state.devices if not each.devices]
     notes += f"<p>{prose('No device of ' + ', '.join(empty) + '.')}</p>" if empty else ""
     heads = ("Resource", "Device", "Standing", "Held", "Held by", "NUMA node")
-    body = table("Devices of other kinds", heads, rows) if rows else ""
+    body = table("Devices of the configured classes", heads, rows) if rows else ""
     return section("devices", "Devices", f'<div class="card">{body}{notes}</div>')
 
 

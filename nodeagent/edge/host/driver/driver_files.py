@@ -13,7 +13,7 @@ from typing import Final
 
 from nodeagent.edge.host.devices.device_nodes import parse_mig_minors
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries, native_triplet
-from nodeagent.edge.host.driver.roots import DriverRoots, follow_in_root, resolve_in_root
+from nodeagent.edge.host.driver.roots import DriverRoots, follow_in_root, resolve_in_root, see_from_host
 from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
 from nodeagent.model.cdi import DriverFile, DriverFiles, DriverNode
 from nodeagent.model.ids import PciAddress, parse_pci_address
@@ -153,6 +153,25 @@ class DriverFileFinder:
             mode = stat.S_IMODE(status.st_mode)
             nodes.append(DriverNode(path=f"/dev/{name}", host_path=host_path, mode=mode, gid=status.st_gid))
         return tuple(nodes), problems
+
+
+def find_extra_nodes(host_root: Path, paths: Iterable[str]) -> Iterator[DriverNode]:
+    """The device nodes among paths of the host, each at the end of its links: container runtimes follow none."""
+    for path in paths:
+        place = follow_in_root(host_root, path)
+        status = _observe_device(place) if place is not None else None
+        if place is not None and status is not None:
+            host_path = str(see_from_host(place, host_root))
+            yield DriverNode(path=path, host_path=host_path, mode=stat.S_IMODE(status.st_mode), gid=status.st_gid)
+
+
+def _observe_device(path: Path) -> os.stat_result | None:
+    """Mode and owner of a device node of either kind; `None` for anything else."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode) else None
 
 
 def read_drm_names(sys_root: Path) -> dict[PciAddress, tuple[str, ...]]:

@@ -4,11 +4,13 @@ Owns the blocking file work, done in a worker thread and bounded in time.
 Refuses to know a specification's meaning; a name is a file, its content is bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.host.driver.driver_files import DriverFileFinder
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder, find_extra_nodes
 from nodeagent.edge.host.driver.roots import resolve_driver_roots
 from nodeagent.edge.host.errors import FileNotWritten, HostError
 from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_stale_temporaries, write_atomically
@@ -47,17 +49,14 @@ class HostDriverFiles:
         self._root, self._dev_root, self._host_root, self._finder = root, dev_root, host_root, finder
         self._worker = HostWorker(worker or WorkerThread("driver files"), root, _TIMEOUT_SECONDS)
 
-    async def read_driver_files(self) -> DriverFiles:
-        """Find the driver and its files."""
-        return await self._worker.run(self._read, "looking for the driver's files")
+    async def read_driver_files(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
+        """Find the driver and its files, and device nodes at further paths of the host."""
+        return await self._worker.run(lambda: self.read_nowait(extra_nodes), "looking for the driver's files")
 
-    def read_nowait(self) -> DriverFiles:
-        """As `read_driver_files`, in this thread; for command lines."""
-        return self._read()
-
-    def _read(self) -> DriverFiles:
+    def read_nowait(self, extra_nodes: Sequence[str] = ()) -> DriverFiles:
+        """As `read_driver_files`, in this thread."""
         roots = resolve_driver_roots(self._root, dev_root=self._dev_root, host_root=self._host_root)
-        return self._finder.read(roots)
+        return replace(self._finder.read(roots), extra_nodes=tuple(find_extra_nodes(self._host_root, extra_nodes)))
 
 
 class SpecFiles:

@@ -71,6 +71,23 @@ def test_import_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "mig_strategy: single" in run("-")[1]
 
 
+def test_a_file_that_an_option_names_is_read_where_it_is(tmp_path: Path) -> None:
+    """Of this machine; one that is missing, or in a pod, is named with what follows."""
+    line, pod, extra = (tmp_path / name for name in ("line", "pod.yaml", "extra.json"))
+    line.write_text(f"gpu-manager --share-mode=true --extra-config={extra}\n")
+    container = f"{{name: gpu-manager, image: x, args: [--extra-config={extra}]}}"
+    pod.write_text(f"apiVersion: v1\nkind: Pod\nspec: {{containers: [{container}]}}\n")
+    code, out, err = run(str(line))
+    assert (code, "extra_devices" in out) == (ExitCode.UNWELL, False)
+    assert f"{extra}: args.extra-config: containers get none of its devices, unless the file or" in err
+    assert "no such file" in err
+    extra.write_text('{"default": {"devices": ["/dev/fuse"]}}')
+    assert "the file is in the pod" in run(str(pod))[2]
+    for words in ([str(line)], [str(pod), str(extra)]):
+        code, out, err = run(*words)
+        assert (code, "host: /dev/fuse" in out, err) == (ExitCode.OK, True, "")
+
+
 def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
     """A missing file, another's file, a value that the agent refuses, a place that cannot be written."""
     odd, refused, binary = tmp_path / "odd", tmp_path / "refused", tmp_path / "binary"

@@ -66,6 +66,21 @@ def test_generate_names_what_it_leaves_out(tmp_path: Path) -> None:
     assert "no device to describe" in err
 
 
+def test_generate_names_configured_devices_that_are_missing(tmp_path: Path) -> None:
+    """By the setting and the path; what can be given is in the specification."""
+    DriverTree(tmp_path).install("550.163.01")
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidiactl", *(f"nvidia{minor}" for minor in range(8))):
+        (tmp_path / "dev" / name).symlink_to("/dev/null")
+    words = ("--gpus", "simulated:dgx-h100", "--set", f"driver.root={tmp_path}", "--set", "cdi.hooks=none")
+    code, out, err = run("generate", *words, "--set", "containers.extra_devices=/dev/null,/dev/nowhere")
+    assert code == ExitCode.UNWELL
+    assert "containers.extra_devices: /dev/nowhere is missing on this host" in err
+    paths = {node["path"] for node in json.loads(out)["containerEdits"]["deviceNodes"]}
+    assert "/dev/null" in paths
+    assert "/dev/nowhere" not in paths
+
+
 def test_generate_says_when_the_files_are_not_the_drivers(tmp_path: Path) -> None:
     """The made-up driver calls itself 550.163.01, and what lies below the root has another version in its names."""
     DriverTree(tmp_path).install("550.163.01")

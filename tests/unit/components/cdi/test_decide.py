@@ -1,6 +1,7 @@
 """What is written and taken away, and what people are told."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -16,9 +17,11 @@ from nodeagent.components.cdi.decide import (
     plan_own_paths,
     render_state,
 )
-from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecOptions, plan_specs, render_specs
+from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecOptions, SpecPlan, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.cdi.spec import build_spec
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.containers import CdiSettings, ContainersSettings
 from nodeagent.model.cdi import DriverFiles, SpecContent
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
@@ -99,13 +102,15 @@ def test_the_state_names_valid_files_only() -> None:
     ],
 )
 def test_groups_are_for_readers_that_know_them(
-    setting: str, kind: RuntimeKind | None, version: str, groups: bool
+    setting: Literal["auto", "always", "never"], kind: RuntimeKind | None, version: str, groups: bool
 ) -> None:
     """A reader that is too old ignores the whole file; of whoever reads the public kinds nothing is known."""
     runtime = RuntimeState(kind=kind, version=version) if kind is not None else None
-    requests = decide_options(PUBLIC_KINDS, Layout(hook=Path("/h")), setting, runtime)
+    containers = ContainersSettings(layout="usr_local_nvidia")
+    settings = Settings(cdi=CdiSettings(device_groups=setting), containers=containers)
+    requests = decide_options(PUBLIC_KINDS, Layout(hook=Path("/h")), settings, runtime)
     assert (requests.groups, requests.public_groups) == (groups, setting == "always")
-    assert (requests.kinds, requests.hook) == (PUBLIC_KINDS, Path("/h"))
+    assert (requests.kinds, requests.hook, requests.containers) == (PUBLIC_KINDS, Path("/h"), containers)
 
 
 def test_problems_are_told_by_code_and_key() -> None:
@@ -115,21 +120,25 @@ def test_problems_are_told_by_code_and_key() -> None:
         SpecReading(path="/etc/cdi/b.json", kind="k/c", devices=("0",)),
         SpecReading(path="/etc/cdi/c.json", problem="it is no YAML"),
     ]
-    problems = decide_problems(readings, ["GPU-x (GPU 1): /dev/nvidia1 is missing"], DriverFiles(), "570.26")
+    plan = SpecPlan(left_out=("GPU-x (GPU 1): /dev/nvidia1 is missing",), missing=("/dev/fuse",))
+    problems = decide_problems(readings, plan, DriverFiles(), "570.26")
     assert {code: list(keys) for code, keys in problems.items()} == {
         "cdi-conflict": ["/etc/cdi/a.json, /etc/cdi/b.json"],
         "cdi-file-invalid": ["/etc/cdi/c.json"],
         "cdi-device-left-out": ["GPU-x"],
+        "cdi-extra-device-missing": ["/dev/fuse"],
         "cdi-driver-files-missing": [""],
         "cdi-driver-version-differs": [],
     }
+    (detail,) = problems["cdi-extra-device-missing"].values()
+    assert detail == "containers.extra_devices: /dev/fuse is missing on this host, or no device node"
     assert set(CODES) == set(problems) <= {definition.code for definition in CATALOGUE}
 
 
 @pytest.mark.parametrize("files", [make_files(1), DriverFiles(made_up=True)])
 def test_no_problem_is_an_empty_answer(files: DriverFiles) -> None:
     """A healthy node and a simulated one have nothing to mend."""
-    assert not any(decide_problems([], [], files, "580.65.06").values())
+    assert not any(decide_problems([], SpecPlan(), files, "580.65.06").values())
 
 
 @pytest.mark.parametrize(
@@ -145,4 +154,4 @@ def test_files_of_another_driver_are_told(in_use: str, found: str, problem: str)
     """What the driver says of itself and what the files' names say are two things; the unknown differs from none."""
     files = make_files(1, version=found)
     assert describe_other_version(in_use, files) == problem
-    assert "".join(decide_problems([], [], files, in_use)["cdi-driver-version-differs"].values()) == problem
+    assert "".join(decide_problems([], SpecPlan(), files, in_use)["cdi-driver-version-differs"].values()) == problem

@@ -19,7 +19,7 @@ MOUNTS = (
     ContainerMount(container_path="/run/x/usage", host_path="/state/p1/usage", read_only=False),
 )
 NODE = (make_inventory(3), make_files(3), REQUESTS)
-COMMON = plan_common_edits(make_files(3), REQUESTS.hook)
+COMMON = plan_common_edits(make_files(3), REQUESTS)
 
 
 def test_each_name_means_all_the_gpus_and_what_is_mounted() -> None:

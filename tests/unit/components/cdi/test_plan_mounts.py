@@ -1,5 +1,8 @@
 """Which files are seen where in a container."""
 
+import pytest
+
+from nodeagent.components.cdi.plan_extras import place_files
 from nodeagent.components.cdi.plan_mounts import (
     READ_ONLY,
     SOCKET,
@@ -122,3 +125,21 @@ def test_containers_are_told_each_directory_of_the_drivers_libraries_once() -> N
     apart = DriverLibrary(path="/c/libnvidia-egl-gbm.so.1.1.0", host_path="/x", soname="libnvidia-egl-gbm.so.1")
     files = make_files(libraries=(*libraries, apart))
     assert plan_environment(files, hooks=True) == ("NVIDIA_CTK_LIBCUDA_DIR=/a:/b",)
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_the_layout_of_gpu_images_is_beside_the_usual_places(hooks: bool) -> None:
+    """Libraries and programs are seen there too, plug-ins and firmware are not, and no usual place is lost."""
+    plugin = make_library("libglxserver_nvidia", directory="/usr/lib/xorg/modules/extensions")
+    firmware = f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
+    files = make_files(
+        libraries=(make_library("libcuda"), plugin), files=(make_file("/usr/bin/nvidia-smi"), make_file(firmware))
+    )
+    assert place_files(files, "standard") is files
+    usual = read_places(files, hooks=hooks)
+    places = read_places(place_files(files, "usr_local_nvidia"), hooks=hooks)
+    added = {place: source for place, source in places.items() if place not in usual}
+    names = {f"libcuda.so.{VERSION}", *(() if hooks else ("libcuda.so.1", "libcuda.so"))}
+    libraries = {f"/usr/local/nvidia/lib64/{name}": f"{DIRECTORY}/libcuda.so.{VERSION}" for name in names}
+    assert added == libraries | {"/usr/local/nvidia/bin/nvidia-smi": "/usr/bin/nvidia-smi"}
+    assert usual.items() <= places.items()

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_shim import plan_shim_table
 from nodeagent.components.cdi.plan_specs import SpecOptions, plan_specs
+from nodeagent.config.sections.containers import ContainersSettings, ExtraDevice
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.shim import Capability, ShimDevice, ShimEnv, ShimGroup, ShimHook, ShimNode, ShimPolicy, ShimTable
@@ -22,8 +23,14 @@ def make_node_of(*gpus: Gpu) -> Inventory:
     return Inventory(generation=1, gpus=gpus)
 
 
-def plan(inventory: Inventory, files: DriverFiles, hook: Path | None = None) -> ShimTable:
-    requests = SpecOptions(kinds=(PUBLIC_KIND, MANAGEMENT_KIND), hook=hook, groups=True, public_groups=True)
+def plan(
+    inventory: Inventory,
+    files: DriverFiles,
+    hook: Path | None = None,
+    containers: ContainersSettings = ContainersSettings(),  # noqa: B008  # a frozen value
+) -> ShimTable:
+    kinds = (PUBLIC_KIND, MANAGEMENT_KIND)
+    requests = SpecOptions(kinds=kinds, hook=hook, groups=True, public_groups=True, containers=containers)
     specs = plan_specs(inventory, files, requests).specs
     return plan_shim_table(inventory, files, specs, ShimPolicy(), cuda="13.0", fresh=(("/a", "b"),))
 
@@ -106,3 +113,19 @@ def test_links_are_made_for_who_wants_what_they_lead_to() -> None:
     assert set(made) == {Capability.UTILITY, Capability.COMPUTE | Capability.VIDEO}
     assert all("libnvidia-ml" in argument for argument in made[Capability.UTILITY][2:])
     assert {entry.wanted_by for entry in hooks if "create-symlinks" not in entry.args} == {Capability.ALWAYS}
+
+
+def test_what_the_settings_add_is_for_every_container_with_a_gpu() -> None:
+    """Whatever capabilities of the driver it asks for; the group comes with the node."""
+    containers = ContainersSettings(
+        extra_devices=(ExtraDevice(host=Path("/dev/fuse")),), extra_environment={"POOL": "a=b"}
+    )
+    files = make_files(1, extra_nodes=(make_node("/dev/fuse", mode=0o660, gid=12),))
+    table = plan(make_node_of(make_gpu(0)), files, containers=containers)
+    entries = find(table, "extra", "common").edits[-1]
+    assert ShimEnv(wanted_by=Capability.ALWAYS, name="POOL", value="a=b") in entries
+    assert ShimGroup(wanted_by=Capability.ALWAYS, gid=12) in entries
+    (node,) = [each for each in entries if isinstance(each, ShimNode) and each.path == "/dev/fuse"]
+    assert (node.wanted_by, node.host_path, node.permissions) == (Capability.ALWAYS, "/dev/fuse", "rw")
+    assert "/dev/fuse" in list_nodes(find(table, "cdi", f"{PUBLIC_KIND}=0"))
+    assert "/dev/fuse" not in list_nodes(find(table, "cdi", f"{MANAGEMENT_KIND}=all"))

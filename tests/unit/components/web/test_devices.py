@@ -1,4 +1,4 @@
-"""Devices of other kinds on every surface that people read: API, page, `top`, `devices`, doctor, metrics, labels."""
+"""Devices of configured classes wherever people read of them: API, page, `top`, `devices`, doctor, metrics, labels."""
 
 from msgspec.structs import replace
 
@@ -96,9 +96,9 @@ def test_the_record_joins_devices_and_holders() -> None:
 
 
 def test_a_node_without_gpu_is_well_with_its_devices() -> None:
-    assert make_state().sentence == "all is well: 2 devices of other kinds, and no GPU"
+    assert make_state().sentence == "all is well: 2 devices of the configured classes, and no GPU"
     single = DeviceTable(classes=TABLE.classes[:1])
-    assert make_state(single).sentence == "all is well: 1 device of other kinds, and no GPU"
+    assert make_state(single).sentence == "all is well: 1 device of the configured classes, and no GPU"
 
 
 def test_the_page_has_a_row_for_each_and_what_is_wrong() -> None:

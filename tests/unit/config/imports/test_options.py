@@ -1,8 +1,10 @@
 """Options of programs are read as the programs read them: in policies of years ago, in DaemonSets, in units."""
 
+import json
+
 import pytest
 
-from nodeagent.config.imports.engine import Imported, read_options
+from nodeagent.config.imports.engine import Imported, merge_imported, read_options
 from nodeagent.config.imports.recognise import NotRecognised, import_text
 from nodeagent.config.imports.render import check_file, render_file
 
@@ -149,8 +151,50 @@ def test_gpu_managers_unit_becomes_ours() -> None:
         "inventory.sample_seconds": 2.0,
         "kubelet.device_plugins_dir": "/var/plugins",
     }
-    assert names(imported) == {"args.extra-config"}
+    assert imported.notes == ()
+    assert [(each.path, each.key, each.is_in_pod) for each in imported.files] == [
+        ("/etc/x.json", "containers.extra_devices", False)
+    ]
     check_file(render_file(imported))
+
+
+def test_gpu_managers_extra_configuration_becomes_ours() -> None:
+    """Its default list, as it gives it; also out of a ConfigMap, and without the nodes of GPUs."""
+    document = {
+        "default": {"devices": ["/dev/fuse", "/dev/fuse", "/dev/nvidia0", "dev/kvm"]},
+        "other": {"devices": ["/dev/kvm"]},
+        "none": {},
+    }
+    text = json.dumps(document)
+    imported = import_text("extra", text)
+    assert imported.settings == {"containers.extra_devices": [{"host": "/dev/fuse", "permissions": "rwm"}]}
+    assert [note.partition(": ")[2] for note in imported.notes] == [
+        "gpu-manager gives the devices of `default` alone",
+        "gpu-manager gives the devices of `default` alone",
+        "/dev/nvidia0: containers are given it together with their GPUs",
+        "'dev/kvm': no absolute path",
+    ]
+    (device,) = check_file(render_file(imported)).containers.extra_devices
+    assert (device.place, device.permissions) == ("/dev/fuse", "rwm")
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"extra.json": text}}
+    assert import_text("map", json.dumps(config_map)).settings == imported.settings
+
+
+@pytest.mark.parametrize("text", ["default: 1", "default: {devices: /dev/fuse}", "default: {nodes: [a]}", "a: {}"])
+def test_another_document_is_no_extra_configuration(text: str) -> None:
+    """It is told by its keys and their forms."""
+    with pytest.raises(NotRecognised):
+        import_text("file", text)
+
+
+def test_an_extra_configuration_in_a_pod_is_not_looked_for_here() -> None:
+    """The path is another file's on this machine; once the setting is given, nothing is missing."""
+    manifest = import_text("manifest", MANIFEST.replace("--incluster-mode=true", "--extra-config=/etc/x.json"))
+    (named,) = manifest.files
+    assert named.is_in_pod
+    extra = import_text("extra", '{"default": {"devices": []}}')
+    assert merge_imported({"manifest": manifest}).files == (named,)
+    assert merge_imported({"manifest": manifest, "extra": extra}).files == ()
 
 
 def test_gpu_manager_that_holds_nobody_is_told_apart() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.edge.host.driver import driver_libraries
-from nodeagent.edge.host.driver.driver_files import DriverFileFinder, observe_node
+from nodeagent.edge.host.driver.driver_files import DriverFileFinder, find_extra_nodes, observe_node
 from nodeagent.edge.host.driver.driver_libraries import DriverLibraries, native_triplet, read_driver_version
 from nodeagent.edge.host.driver.roots import DriverRoots
 from nodeagent.model.cdi import DriverFiles
@@ -249,6 +249,27 @@ def test_a_file_in_place_of_a_node_is_a_problem(driver: DriverTree) -> None:
     assert null is not None
     assert null.st_rdev == os.makedev(1, 3)
     assert observe_node(driver.root / "nowhere") is None
+
+
+def test_further_nodes_are_found_at_the_end_of_their_links(tmp_path: Path) -> None:
+    """A runtime follows no link; a file, a circle and nothing at all are no nodes."""
+    (tmp_path / "by-name").symlink_to("/dev/zero")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "file").touch()
+    paths = ["/dev/null", *(str(tmp_path / name) for name in ("by-name", "circle", "file", "nothing"))]
+    null, zero = find_extra_nodes(Path("/"), paths)
+    assert (null.path, null.host_path, null.mode) == ("/dev/null", "/dev/null", 0o666)
+    assert (zero.path, zero.host_path) == (str(tmp_path / "by-name"), "/dev/zero")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_further_nodes_are_looked_for_in_the_hosts_root(tmp_path: Path) -> None:
+    """An agent in a pod sees the host elsewhere; paths stay the host's, and a disk is a device too."""
+    (tmp_path / "dev").mkdir()
+    os.mknod(tmp_path / "dev/board0", 0o60600, os.makedev(7, 0))
+    (tmp_path / "dev/board").symlink_to("/dev/board0")
+    (node,) = find_extra_nodes(tmp_path, ["/dev/board", "/dev/null"])
+    assert (node.path, node.host_path) == ("/dev/board", "/dev/board0")
 
 
 def test_capabilities_and_display_devices_are_read(driver: DriverTree) -> None:

@@ -143,6 +143,7 @@ async def test_the_driver_is_found_off_the_loop(tmp_path: Path) -> None:
     found = await files.read_driver_files()
     assert found.version == VERSION
     assert found == await anyio.to_thread.run_sync(files.read_nowait)
+    assert [node.path for node in (await files.read_driver_files(["/dev/null"])).extra_nodes] == ["/dev/null"]
     worker.close()
 
 

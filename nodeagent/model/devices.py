@@ -180,6 +180,6 @@ class DeviceReadings(Value, frozen=True):
 
 
 class DeviceReadingTable(Value, frozen=True):
-    """State: the newest readings of devices of other kinds; devices without sensors are left out."""
+    """State: the newest readings of the devices of the configured classes; devices without sensors are left out."""
 
     readings: Mapping[DeviceId, DeviceReadings] = {}

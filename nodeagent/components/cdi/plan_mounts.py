@@ -47,7 +47,7 @@ def plan_environment(files: DriverFiles, *, hooks: bool) -> tuple[str, ...]:
     Without a linker cache that lists libcuda, Triton finds libcuda by a variable alone: Triton asks `ldconfig -p`.
     """
     version = f".so.{files.version}"
-    own = (each for each in files.libraries if each.name.endswith(version) and _is_linked(each))
+    own = (each for each in files.libraries if each.name.endswith(version) and is_linked(each))
     directories = ":".join(dict.fromkeys(each.directory for each in own))
     known = [each.directory for each in files.libraries if each.name.startswith("libcuda.so.")]
     triton = () if hooks or not known else (f"{_TRITON}={known[0]}",)
@@ -91,7 +91,7 @@ def _plan_library_mounts(files: DriverFiles, *, hooks: bool) -> Iterator[Mount]:
     for library in files.libraries:
         yield from (_mount(library, f"{library.directory}/{name}") for name in list_links(library))
         yield from (_mount(library, place) for place in list_plugin_places(library, files))
-    for library in filter(_is_linked, files.libraries):
+    for library in filter(is_linked, files.libraries):
         name = library.soname or library.name
         yield from (_mount(library, f"{directory}/{name}") for directory in _list_default_directories(files))
 
@@ -112,7 +112,8 @@ def _is_module(library: DriverLibrary) -> bool:
     return any(fraction in f"{library.directory}/" for fraction in _MODULES)
 
 
-def _is_linked(library: DriverLibrary) -> bool:
+def is_linked(library: DriverLibrary) -> bool:
+    """Whether dynamic linkers look for the library by its name; plug-ins are opened by path."""
     return not _is_module(library) and not library.directory.endswith(_VIDEO)
 
 

@@ -15,6 +15,7 @@ from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
 from nodeagent.model.errors import SourceUnusable
+from nodeagent.model.nvidia import CONTAINER_CLI
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DESCRIBE_MACHINE = "nodeagent.cli.answers.answer:describe_machine"
@@ -86,10 +87,26 @@ def _import_command(where: str) -> Callable[..., Any]:
     return run
 
 
+def run_as_container_cli(words: Sequence[str], streams: Streams) -> int:
+    """Do as NVIDIA's program of that name, whose exit code for every failure is 1."""
+    from nodeagent.cli.container_cli import VERSION, WordsRefused, translate  # noqa: PLC0415 - rarely needed
+
+    try:
+        own_words = translate(words)
+    except WordsRefused as error:
+        print(f"{CONTAINER_CLI}: {error}", file=streams.err)
+        return ExitCode.UNWELL
+    if not own_words:
+        streams.out.write(VERSION)
+        return ExitCode.OK
+    return min(run_command_line(own_words, streams), ExitCode.UNWELL)
+
+
 def main() -> int:
     """The console script."""
+    run = run_as_container_cli if Path(sys.argv[0]).name == CONTAINER_CLI else run_command_line
     if sys.stdout is not None:
-        return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))
+        return run(sys.argv[1:], Streams(sys.stdout, sys.stderr))
     # A caller that closed standard output wants no output.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        return run_command_line(sys.argv[1:], Streams(nowhere, sys.stderr))
+        return run(sys.argv[1:], Streams(nowhere, sys.stderr))

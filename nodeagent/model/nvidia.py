@@ -46,6 +46,21 @@ CONTAINER_CLI: Final = "nvidia-container-cli"
 """NVIDIA's program that describes the driver to scripts, and once prepared containers."""
 CDI_HOOK: Final = "nvidia-cdi-hook"
 """NVIDIA's hook: Docker 29 takes `--gpus` for CDI names where it finds a program of the name."""
+REQUIRED_BRANDS: Final = {
+    **{name: name for name in ("Quadro", "Tesla", "NVS", "GRID", "GeForce")},
+    "Titan": "TITAN",
+    "NVIDIA vApps": "VApps",
+    "NVIDIA vPC": "VPC",
+    "NVIDIA vCS": "VCS",
+    "NVIDIA vWS": "VWS",
+    "NVIDIA vGaming": "CloudGaming",
+    "Quadro RTX": "QuadroRTX",
+    "NVIDIA RTX": "NvidiaRTX",
+    "NVIDIA": "Nvidia",
+    "GeForce RTX": "GeForceRTX",
+    "Titan RTX": "TitanRTX",
+}
+"""Brand of a GPU to its word in NVIDIA's container tools, which images require by `NVIDIA_REQUIRE_` in any case."""
 RUNTIME_CLASS: Final = "nvidia"
 TOOLKIT_DIRECTORY: Final = "/usr/local/nvidia/toolkit"
 CONTAINER_DEVICES: Final = "/var/run/nvidia-container-devices"

@@ -5,7 +5,6 @@ from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 
 
-
 def _ids(*names: str, meaning: str, metavar: str = "ID") -> Argument:
     """An option with ids joined by commas, given once or several times."""
     return Argument(names, f"{meaning}; joined by commas", metavar=metavar, action="append")
@@ -60,7 +59,7 @@ CDI = Command(
             of_machine=True,
             exits=(ExitCode.NO_DRIVER,),
             description=(
-                "A path a line, below the driver's root. Without an option everything but MIG capabilities of whole GPUs."
+                "A path a line, below the driver's root; without an option all but the rights over MIG devices."
             ),
             arguments=(
                 *NODE,
@@ -70,7 +69,9 @@ CDI = Command(
                 Argument(("--compat32",), "with --libraries, the 32-bit libraries too", action="store_true"),
                 Argument(("--ipcs", "-i"), "sockets of the driver's daemons, and pipes of MPS", action="store_true"),
                 Argument(("--firmwares", "-f"), "firmware of the GPUs' system processor", action="store_true"),
-                _ids("--mig-config", meaning="all: what a program needs that makes MIG devices on the GPUs of --device"),
+                _ids(
+                    "--mig-config", meaning="all: what a program needs that makes MIG devices on the GPUs of --device"
+                ),
                 _ids("--mig-monitor", meaning="all: what a program needs that looks at every MIG device"),
                 _ids("--imex-channel", metavar="CHANNEL", meaning="IMEX channels by number"),
                 Argument(("--no-persistenced",), "without the socket of nvidia-persistenced", action="store_true"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.app.host_root import find_driver_roots, see_in_host_root
 from nodeagent.cli.agent.settings import load_for
@@ -20,11 +21,10 @@ from nodeagent.edge.host.driver.compat_libraries import list_libraries32
 from nodeagent.model.driver import LibraryAnswer
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.nvidia import REQUIRED_BRANDS
 
 _PIPES_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108  # where CUDA's clients look for the daemon
-_BRANDS: Final = {name: name for name in ("Quadro", "Tesla", "NVS", "GRID", "GeForce")} | {"Titan": "TITAN"}
-"""The brands that NVIDIA's program knows by name; the brands of newer boards are `Unknown` there."""
 _UNKNOWN: Final = "Unknown"
 _COLUMNS: Final = ("Device Index", "Device Minor", "Model", "Brand", "GPU UUID", "Bus Location", "Architecture")
 _VERSIONS: Final = ("NVRM version", "CUDA version")
@@ -77,7 +77,7 @@ def _list_facts(gpus: Iterable[Gpu]) -> Iterator[tuple[str, ...]]:
             str(number),
             _UNKNOWN if gpu.minor is None else str(gpu.minor),
             gpu.name or _UNKNOWN,
-            _BRANDS.get(gpu.brand, _UNKNOWN),
+            REQUIRED_BRANDS.get(gpu.brand, _UNKNOWN),
             gpu.uuid,
             f"{domain:0>8}:{place}",
             ".".join(map(str, gpu.compute_capability or ())) or _UNKNOWN,
@@ -108,7 +108,8 @@ def _read_wanted(arguments: argparse.Namespace) -> Listing:
         persistenced=not arguments.no_persistenced,
         fabric_manager=not arguments.no_fabricmanager,
     )
-    return EVERYTHING if wanted == Listing() else wanted
+    asks_for_nothing = replace(wanted, channels="") == Listing()
+    return replace(EVERYTHING, channels=wanted.channels) if asks_for_nothing else wanted
 
 
 def _find_places(settings: Settings, reading: NodeReading) -> DriverPlaces:

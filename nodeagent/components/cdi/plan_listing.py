@@ -1,4 +1,4 @@
-"""The paths of the driver and its GPUs as `nvidia-container-cli list` prints them, from the inputs of the specifications.
+"""The paths of driver and GPUs as `nvidia-container-cli list` prints them, from the inputs of the specifications.
 
 Owns the order of that program, which lists fewer libraries than a specification mounts, and its choice of devices.
 """

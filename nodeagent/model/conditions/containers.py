@@ -57,6 +57,13 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="nvidia-names-missing",
+        severity="warning",
+        title="a program of the agent is not found under NVIDIA's name, scripts and Docker may miss it",
+        remedy="mend what the detail names, or leave `cdi.nvidia_name_dir` empty",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="runtime-not-found",
         severity="warning",
         title="the container runtime that serves the kubelet is not known",

@@ -1,4 +1,4 @@
-"""Finds the driver's 32-bit libraries, which no specification has: 32-bit programs in containers bring an image of their own.
+"""Finds the driver's 32-bit libraries, which no specification has.
 
 Owns the directories of 32-bit libraries in all distributions.
 """

@@ -7,6 +7,7 @@ A program is replaced by rename, so that a starting container runs the old progr
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,13 +17,16 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import (
     FileNotWritten,
     FileUnreadable,
+    OwnCommandUnknown,
     ProgramMissing,
     ProgramUnfit,
     describe_os_error,
 )
 from nodeagent.edge.host.files.atomic_file import identify, read_bounded
+from nodeagent.edge.host.files.program_names import link_program
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.nvidia import CDI_HOOK, CONTAINER_CLI
 from nodeagent.model.values import Value
 
 BUILT: Final = Path(nodeagent.__file__).parent / "native" / "built" / os.uname().machine
@@ -31,6 +35,8 @@ _TIMEOUT_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 5.0
 _SAID_LIMIT: Final = 300
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+COMMAND: Final = "nodeagent"
+_NAMES_KEY: Final = "cdi.nvidia_name_dir"
 _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 
 
@@ -91,6 +97,26 @@ class HostProgram:
         """
         worker = HostWorker(self._worker, path, _TIMEOUT_SECONDS)
         await worker.run(lambda: self.check_nowait(path), f"trying {self._program.what}")
+
+    async def name(self, directory: Path, hook: Path | None) -> bool:
+        """Link NVIDIA's names in the directory to the hook, if there is one, and to the agent's command on the host.
+
+        Raises:
+            NodeagentError: Another program has a name, a link cannot be made, or the agent's command is not known.
+        """
+        worker = HostWorker(self._worker, directory, _TIMEOUT_SECONDS)
+        return await worker.run(lambda: self._name(directory, hook), "naming programs as NVIDIA's")
+
+    def _name(self, directory: Path, hook: Path | None) -> bool:
+        place = locate_shared(directory, self._host, self._shared)
+        made = hook is not None and link_program(directory / CDI_HOOK, place / CDI_HOOK, hook, _NAMES_KEY)
+        if self._is_in_pod or not self._host.is_own:
+            # The host has no command of an agent that a pod brings.
+            return made
+        command = Path(sys.argv[0]).absolute()
+        if command.name != COMMAND or not os.access(command, os.X_OK):
+            raise OwnCommandUnknown(CONTAINER_CLI, command)
+        return link_program(directory / CONTAINER_CLI, place / CONTAINER_CLI, command, _NAMES_KEY) or made
 
     def check_nowait(self, path: Path) -> None:
         """As `check`, in this thread; for command lines.

@@ -1,4 +1,4 @@
-"""nodeagent called as `nvidia-container-cli`, through a link of that name: its words as words of `nodeagent cdi`; pure.
+"""nodeagent called as `nvidia-container-cli`, through a link of that name: its words as words of `nodeagent cdi`.
 
 Options before the word of the original are accepted where they change nothing of the answer, and refused otherwise.
 """
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent import __version__
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import Streams, run_command_line
 from nodeagent.model.nvidia import CONTAINER_CLI
 
 _SHORT: Final = "d:knur:l:V?h"
@@ -27,6 +29,23 @@ _CONFIGURE: Final = (
 
 class WordsRefused(Exception):
     """The words are none of the original's, or ask for what nodeagent does not do; the message is complete."""
+
+
+def run(words: Sequence[str], streams: Streams) -> int:
+    """Do as NVIDIA's program of that name, whose exit code for every failure is 1."""
+    try:
+        own_words = translate(words)
+    except WordsRefused as error:
+        print(f"{CONTAINER_CLI}: {error}", file=streams.err)
+        return ExitCode.UNWELL
+    if not own_words:
+        streams.out.write(VERSION)
+        return ExitCode.OK
+    try:
+        return min(run_command_line(own_words, streams), ExitCode.UNWELL)
+    except SystemExit as ended:
+        # argparse has said what is wrong with the words, or has shown the help.
+        return ExitCode.UNWELL if ended.code else ExitCode.OK
 
 
 def translate(words: Sequence[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from nodeagent.model.nvidia import CONTAINER_CLI
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DESCRIBE_MACHINE = "nodeagent.cli.answers.answer:describe_machine"
+CONTAINER_CLI_RUNS = "nodeagent.cli.container_cli:run"
 
 
 class Streams(Struct, frozen=True):
@@ -87,24 +88,9 @@ def _import_command(where: str) -> Callable[..., Any]:
     return run
 
 
-def run_as_container_cli(words: Sequence[str], streams: Streams) -> int:
-    """Do as NVIDIA's program of that name, whose exit code for every failure is 1."""
-    from nodeagent.cli.container_cli import VERSION, WordsRefused, translate  # noqa: PLC0415 - rarely needed
-
-    try:
-        own_words = translate(words)
-    except WordsRefused as error:
-        print(f"{CONTAINER_CLI}: {error}", file=streams.err)
-        return ExitCode.UNWELL
-    if not own_words:
-        streams.out.write(VERSION)
-        return ExitCode.OK
-    return min(run_command_line(own_words, streams), ExitCode.UNWELL)
-
-
 def main() -> int:
     """The console script."""
-    run = run_as_container_cli if Path(sys.argv[0]).name == CONTAINER_CLI else run_command_line
+    run = _import_command(CONTAINER_CLI_RUNS) if Path(sys.argv[0]).name == CONTAINER_CLI else run_command_line
     if sys.stdout is not None:
         return run(sys.argv[1:], Streams(sys.stdout, sys.stderr))
     # A caller that closed standard output wants no output.

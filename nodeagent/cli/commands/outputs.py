@@ -88,7 +88,7 @@ CDI = Command(
             runs="nodeagent.cli.node.driver_files:show_info",
             of_machine=True,
             exits=(ExitCode.NO_DRIVER,),
-            description="`nodeagent gpus` tells more; this one is for scripts that read NVIDIA's program.",
+            description="`nodeagent gpu list` tells more; this one is for scripts that read NVIDIA's program.",
             arguments=(*NODE, Argument(("--csv",), "as two tables in CSV", action="store_true")),
             examples=(Example("nodeagent cdi info", "versions, and seven facts of each GPU"),),
         ),

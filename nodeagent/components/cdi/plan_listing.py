@@ -123,7 +123,7 @@ def _find(name: str, inventory: Inventory) -> tuple[Gpu, MigDevice | None]:
         for part in gpu.mig_devices:
             if name.lower() == part.uuid.lower() or name == f"{gpu.index}:{part.index}":
                 return gpu, part
-    raise ListingRefused(f"{name}: unknown device: `nodeagent gpus` lists the GPUs of this node")
+    raise ListingRefused(f"{name}: unknown device: `nodeagent gpu list` shows the GPUs of this node")
 
 
 def _read_address(name: str) -> str:

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent import __version__
+from nodeagent.cli import container_cli
 from nodeagent.cli import main as command_line
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.main import Streams, run_as_container_cli
+from nodeagent.cli.main import Streams
 from nodeagent.cli.node.driver_files import render_csv, render_info
 from nodeagent.model.driver import LibraryAnswer
 from tests.support.files.driver_tree import VERSION, DriverTree
@@ -61,7 +62,7 @@ def test_what_the_driver_does_not_tell_is_unknown() -> None:
 
 def run_as_theirs(*words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    return run_as_container_cli(words, Streams(out, err)), out.getvalue(), err.getvalue()
+    return container_cli.run(words, Streams(out, err)), out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -140,6 +141,14 @@ def test_what_nodeagent_does_not_do_is_refused_in_a_line(words: tuple[str, ...],
     code, out, err = run_as_theirs(*words)
     assert (code, out, err.count("\n")) == (ExitCode.UNWELL, "", 1)
     assert said in err
+
+
+def test_words_of_no_option_and_help_end_as_there(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code in ((("list", "--nope"), ExitCode.UNWELL), (("info", "--help"), ExitCode.OK)):
+        assert run_as_theirs(*words)[0] == code
+    said = capsys.readouterr()
+    assert "unknown option '--nope'" in said.err
+    assert "nodeagent cdi info" in said.out
 
 
 def test_a_driver_that_does_not_answer_has_its_own_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -99,7 +99,6 @@ class Case:
     ) -> None:
         self.devices, self.ids = request
         prefix = "cdi.example.com/" if full else "cdi.k8s.io/"
-        extras = dict.fromkeys(EXTRAS, full)
         # An extra without a specification is asked for too, and has no CDI name.
         known = ("gdrcopy", "gds") if full else ()
         self.settings = DevicePluginSettings(
@@ -107,7 +106,9 @@ class Case:
             device_id_strategy=by,  # type: ignore[arg-type]
             cdi_annotation_prefix=prefix,
             pass_device_specs=full,
-            **extras,
+            gdrcopy=full,
+            gds=full,
+            mofed=full,
         )
         self.facts = HandoutFacts(
             dev_root="/run/nvidia/driver",
@@ -121,7 +122,7 @@ class Case:
             "prefix": prefix,
             "dev_root": self.facts.dev_root,
             "pass_specs": full,
-            **extras,
+            **dict.fromkeys(EXTRAS, full),
             "extras": [qualify(EXTRA_KINDS[name], ALL) for name in known],
             "channels": [str(channel) for channel in self.facts.imex_channels],
             "devices": {each.id: {"index": each.index, "paths": list_paths(each)} for each in self.devices},

@@ -190,7 +190,7 @@ def test_requests_are_understood_as_the_original_does(wrapper: Path, shim: Shim,
     assert (done.status == 7, done.gpus) == ask_original(wrapper, shim, spec), done.said
 
 
-EXPLAINED: Final = (
+EXPLAINED: Final[tuple[tuple[str, dict[str, Any], tuple[bool, list[str]], tuple[bool, list[str]]], ...]] = (
     ("who asks for nothing starts, malformed variable or not", make_spec("FOO"), (False, []), (True, [])),
     ("void is nothing, malformed variable or not", make_spec(f"{VISIBLE}void", "FOO"), (False, []), (True, [])),
     (

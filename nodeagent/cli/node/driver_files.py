@@ -14,10 +14,10 @@ from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.cli.node.cdi import NodeReading, read_node
-from nodeagent.components.cdi.plan_listing import EVERYTHING, DriverPlaces, Listing, ListingRefused, plan_listing
+from nodeagent.components.cdi.plan_nvidia_listing import EVERYTHING, DriverPlaces, Listing, ListingRefused, plan_listing
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import configure_logging
-from nodeagent.edge.host.driver.compat_libraries import list_libraries32
+from nodeagent.edge.host.driver.driver_libraries import list_libraries32
 from nodeagent.model.driver import LibraryAnswer
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.gpu import Gpu

@@ -249,7 +249,7 @@ class Cdi:
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
         self._conditions.show("shim-not-kept", trouble, cause=envelope)
-        self._conditions.show("nvidia-names-missing", names, cause=envelope)
+        self._conditions.show("program-names-missing", names, cause=envelope)
         return True
 
     def _plan(
@@ -285,12 +285,13 @@ class Cdi:
         return Layout(hook=path)
 
     async def _keep_names(self, settings: CdiSettings, layout: Layout) -> str:
-        """What keeps programs of ours from having NVIDIA's names; empty where all is as wanted."""
-        if settings.nvidia_name_dir is None or self._hook is None:
+        """What keeps programs of ours from having their further names; empty where all is as wanted."""
+        directory = settings.further_names_dir
+        if directory is None or self._hook is None:
             return ""
         try:
-            if await self._hook.name(settings.nvidia_name_dir, layout.hook):
-                self._log.info("programs_named_as_nvidias", directory=str(settings.nvidia_name_dir))
+            if await self._hook.name(directory, layout.hook):
+                self._log.info("programs_named", directory=str(directory))
         except NodeagentError as error:
             return str(error)
         return ""

@@ -59,6 +59,11 @@ class CdiSettings(Section):
         reload=True,
     )
 
+    @property
+    def further_names_dir(self) -> Path | None:
+        """The directory of the programs' further names; `None` for no names."""
+        return self.nvidia_name_dir
+
 
 class RuntimeSettings(Section):
     """The container runtime, and the changes allowed to the agent in the runtime's configuration."""

@@ -57,9 +57,9 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
-        code="nvidia-names-missing",
+        code="program-names-missing",
         severity="warning",
-        title="a program of the agent is not found under NVIDIA's name, scripts and Docker may miss it",
+        title="a program of the agent lacks its name of NVIDIA's, by which scripts and container runtimes look for it",
         remedy="mend what the detail names, or leave `cdi.nvidia_name_dir` empty",
         depends_on=BLINDING_CODES,
     ),

@@ -303,7 +303,7 @@ async def test_programs_have_nvidias_names_where_that_is_wanted() -> None:
         around.hook.name_taken = "another program is there"
         around.configure(hooks="none")
         await anyio.sleep(1)
-        assert around.codes == ["nvidia-names-missing"]
+        assert around.codes == ["program-names-missing"]
         assert b"createContainer" not in around.directories.contents[OWN]
         around.hook.name_taken = ""
         around.configure(hooks="none")

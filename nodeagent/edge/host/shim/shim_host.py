@@ -13,8 +13,7 @@ from typing import Final
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import FileNotWritten, HostError
 from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_stale_temporaries
-from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
-from nodeagent.edge.host.files.program_names import link_program
+from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, link_program, locate_shared
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table

@@ -8,7 +8,7 @@ libraries and programs with their order, nodes, sockets: `src/nvc_info.c` (00b4b
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.cdi.plan_listing import (
+from nodeagent.components.cdi.plan_nvidia_listing import (
     EVERYTHING,
     LISTED_LIBRARIES,
     DriverPlaces,

@@ -48,16 +48,16 @@ CDI_HOOK: Final = "nvidia-cdi-hook"
 """NVIDIA's hook: Docker 29 takes `--gpus` for CDI names where it finds a program of the name."""
 REQUIRED_BRANDS: Final = {
     **{name: name for name in ("Quadro", "Tesla", "NVS", "GRID", "GeForce")},
-    "Titan": "TITAN",
-    "NVIDIA vApps": "VApps",
-    "NVIDIA vPC": "VPC",
-    "NVIDIA vCS": "VCS",
-    "NVIDIA vWS": "VWS",
-    "NVIDIA vGaming": "CloudGaming",
-    "Quadro RTX": "QuadroRTX",
-    "NVIDIA RTX": "NvidiaRTX",
-    "NVIDIA": "Nvidia",
     "GeForce RTX": "GeForceRTX",
+    "NVIDIA": "Nvidia",
+    "NVIDIA RTX": "NvidiaRTX",
+    "NVIDIA vApps": "VApps",
+    "NVIDIA vCS": "VCS",
+    "NVIDIA vGaming": "CloudGaming",
+    "NVIDIA vPC": "VPC",
+    "NVIDIA vWS": "VWS",
+    "Quadro RTX": "QuadroRTX",
+    "Titan": "TITAN",
     "Titan RTX": "TitanRTX",
 }
 """Brand of a GPU to its word in NVIDIA's container tools, which images require by `NVIDIA_REQUIRE_` in any case."""

@@ -15,9 +15,11 @@ from nodeagent.cli.commands import ROOT
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.parser import build_parser
 from nodeagent.model.errors import SourceUnusable
+from nodeagent.model.nvidia import CONTAINER_CLI
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 DESCRIBE_MACHINE = "nodeagent.cli.answers.answer:describe_machine"
+CONTAINER_CLI_RUNS = "nodeagent.cli.container_cli:run"
 
 
 class Streams(Struct, frozen=True):
@@ -88,8 +90,9 @@ def _import_command(where: str) -> Callable[..., Any]:
 
 def main() -> int:
     """The console script."""
+    run = _import_command(CONTAINER_CLI_RUNS) if Path(sys.argv[0]).name == CONTAINER_CLI else run_command_line
     if sys.stdout is not None:
-        return run_command_line(sys.argv[1:], Streams(sys.stdout, sys.stderr))
+        return run(sys.argv[1:], Streams(sys.stdout, sys.stderr))
     # A caller that closed standard output wants no output.
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        return run_command_line(sys.argv[1:], Streams(nowhere, sys.stderr))
+        return run(sys.argv[1:], Streams(nowhere, sys.stderr))

@@ -46,6 +46,25 @@ HAMI_REGISTER: Final = "hami.io/node-nvidia-register"
 
 RUNTIME_PROGRAM: Final = "nvidia-container-runtime"
 """NVIDIA's container runtime, which may come before the node's own."""
+CONTAINER_CLI: Final = "nvidia-container-cli"
+"""NVIDIA's program that describes the driver to scripts, and once prepared containers."""
+CDI_HOOK: Final = "nvidia-cdi-hook"
+"""NVIDIA's hook: Docker 29 takes `--gpus` for CDI names where it finds a program of the name."""
+REQUIRED_BRANDS: Final = {
+    **{name: name for name in ("Quadro", "Tesla", "NVS", "GRID", "GeForce")},
+    "GeForce RTX": "GeForceRTX",
+    "NVIDIA": "Nvidia",
+    "NVIDIA RTX": "NvidiaRTX",
+    "NVIDIA vApps": "VApps",
+    "NVIDIA vCS": "VCS",
+    "NVIDIA vGaming": "CloudGaming",
+    "NVIDIA vPC": "VPC",
+    "NVIDIA vWS": "VWS",
+    "Quadro RTX": "QuadroRTX",
+    "Titan": "TITAN",
+    "Titan RTX": "TitanRTX",
+}
+"""Brand of a GPU to its word in NVIDIA's container tools, which images require by `NVIDIA_REQUIRE_` in any case."""
 RUNTIME_CLASS: Final = "nvidia"
 IMAGE_PROGRAMS: Final = "/usr/local/nvidia/bin"
 """Where images made for GPUs on GKE have the driver's programs, by their own PATH."""

@@ -41,7 +41,7 @@ class UsedNode:
             },
             "fractions": {"usage_socket": str(root / "use/gpu-manager.sock")},
             "driver": {"validation_markers": True, "validation_dir": str(root / "markers")},
-            "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks")},
+            "cdi": {"dir": str(root / "cdi"), "hook_dir": str(root / "hooks"), "nvidia_name_dir": str(root / "bin")},
             "shim": {"dir": str(root / "shims"), "nvidia_name_dir": str(root / "bin")},
             "kubelet": {"device_plugins_dir": str(self.plugins)},
             "claims": {"plugins_dir": str(root / "dra"), "registry_dir": str(root / "registry")},
@@ -79,6 +79,12 @@ class UsedNode:
         (root / "bin").mkdir()
         for name in ("nvidia-container-runtime", "nvidia-container-runtime.cdi"):
             (root / "bin" / name).symlink_to(root / "shims/nodeagent-oci-shim")
+            self.ours.append(root / "bin" / name)
+        for name, program in (
+            ("nvidia-cdi-hook", "hooks/nodeagent-cdi-hook"),
+            ("nvidia-container-cli", "usr/nodeagent"),
+        ):
+            (root / "bin" / name).symlink_to(root / program)
             self.ours.append(root / "bin" / name)
         self.others = [
             self.write("bin", "nvidia-container-runtime.legacy"),
@@ -140,6 +146,15 @@ def test_nothing_of_the_agent_is_left_and_nothing_of_others_is_touched(used: Use
     assert not (used.root / "run").exists()
     assert not (used.root / "dra/gpu.nvidia.com").exists()
     assert "restart the container runtime" in out
+
+
+def test_a_link_of_somebody_else_stays_under_nvidias_name(used: UsedNode) -> None:
+    name = used.root / "bin/nvidia-container-cli"
+    name.unlink()
+    name.symlink_to("nvidia-container-cli.real")
+    assert used.uninstall()[0] == ExitCode.OK
+    assert name.is_symlink()
+    assert not (used.root / "bin/nvidia-cdi-hook").is_symlink()
 
 
 def test_a_second_uninstall_has_nothing_to_do(used: UsedNode) -> None:

@@ -27,6 +27,7 @@ def test_nothing_is_privileged_unless_a_feature_needs_it(access: str) -> None:
 WRITES = [
     "runtime.manage=true",
     "cdi.hook_dir=/opt/hook",
+    "cdi.nvidia_name_dir=/usr/local/bin",
     "runtime.shim=true,config.shim.dir=/opt/shim",
     "runtime.shim=true,config.shim.nvidia_name_dir=/usr/local/bin",
 ]

@@ -36,6 +36,7 @@
 {{- $runtime := $config.runtime | default dict }}
 {{- $shim := $config.shim | default dict }}
 {{- $moved := and (get $runtime "shim") (or (hasKey $shim "dir") (get $shim "nvidia_name_dir")) }}
+{{- $moved = or $moved (get $cdi "nvidia_name_dir") }}
 {{- if or (get $runtime "manage") $moved (and (hasKey $cdi "hook_dir") (ne (get $cdi "hooks") "none")) -}}
 true
 {{- end }}

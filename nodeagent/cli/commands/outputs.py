@@ -4,6 +4,12 @@ from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, TAB
 from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 
+
+def _ids(*names: str, meaning: str, metavar: str = "ID") -> Argument:
+    """An option with ids joined by commas, given once or several times."""
+    return Argument(names, f"{meaning}; joined by commas", metavar=metavar, action="append")
+
+
 CDI = Command(
     "cdi",
     "the specifications from which container runtimes learn what a GPU is made of",
@@ -45,6 +51,46 @@ CDI = Command(
             description="Exit code 1: a file is invalid, or files cancel each other.",
             arguments=(CONFIG, SET, *TABLE),
             examples=(Example("nodeagent cdi list", "the names for `podman run --device`"),),
+        ),
+        Command(
+            "files",
+            "the paths of the driver and its GPUs, as `nvidia-container-cli list` prints them",
+            runs="nodeagent.cli.node.driver_files:list_files",
+            of_machine=True,
+            exits=(ExitCode.NO_DRIVER,),
+            description=(
+                "A path a line, below the driver's root; without an option all but the rights over MIG devices."
+            ),
+            arguments=(
+                *NODE,
+                _ids("--device", "-d", meaning="GPUs and MIG devices by index, UUID or PCI address, or all"),
+                Argument(("--binaries", "-b"), "the driver's programs", action="store_true"),
+                Argument(("--libraries", "-l"), "the driver's libraries", action="store_true"),
+                Argument(("--compat32",), "with --libraries, the 32-bit libraries too", action="store_true"),
+                Argument(("--ipcs", "-i"), "sockets of the driver's daemons, and pipes of MPS", action="store_true"),
+                Argument(("--firmwares", "-f"), "firmware of the GPUs' system processor", action="store_true"),
+                _ids(
+                    "--mig-config", meaning="all: what a program needs that makes MIG devices on the GPUs of --device"
+                ),
+                _ids("--mig-monitor", meaning="all: what a program needs that looks at every MIG device"),
+                _ids("--imex-channel", metavar="CHANNEL", meaning="IMEX channels by number"),
+                Argument(("--no-persistenced",), "without the socket of nvidia-persistenced", action="store_true"),
+                Argument(("--no-fabricmanager",), "without the socket of the fabric manager", action="store_true"),
+            ),
+            examples=(
+                Example("nodeagent cdi files", "what a hand-made container with every GPU needs"),
+                Example("nodeagent cdi files --device 0 --libraries", "one GPU and the libraries"),
+            ),
+        ),
+        Command(
+            "info",
+            "the driver and its GPUs, as `nvidia-container-cli info` prints them",
+            runs="nodeagent.cli.node.driver_files:show_info",
+            of_machine=True,
+            exits=(ExitCode.NO_DRIVER,),
+            description="`nodeagent gpu list` tells more; this one is for scripts that read NVIDIA's program.",
+            arguments=(*NODE, Argument(("--csv",), "as two tables in CSV", action="store_true")),
+            examples=(Example("nodeagent cdi info", "versions, and seven facts of each GPU"),),
         ),
         Command(
             "validate",

@@ -35,8 +35,10 @@ from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.host_program import HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.model.cdi import DriverFiles, SpecContent
+from nodeagent.model.driver import LibraryAnswer
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.values import Value
 
 
 def generate(arguments: argparse.Namespace, streams: Streams) -> int:
@@ -105,21 +107,32 @@ def _find_files(settings: Settings) -> SpecFiles:
     return SpecFiles(settings.cdi.dir, host=HostPaths(settings.node.host_root))
 
 
-async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
-    """The specifications for this node now, and the driver files' problem, if any."""
+class NodeReading(Value, frozen=True):
+    """The inputs of specifications: GPUs, the driver's files, and the word of the driver's library."""
+
+    inventory: Inventory
+    files: DriverFiles
+    library: LibraryAnswer
+
+
+async def read_node(settings: Settings) -> NodeReading:
+    """Look at GPUs and driver now, without an agent.
+
+    Raises:
+        NodeagentError: There is no working driver, or its files cannot be read.
+    """
     hardware = choose_hardware(LiveSettings(settings), settings.node.name or platform.node(), seed=1)
     worker = WorkerThread("driver files")
     failure: NodeagentError | None = None
-    inventory, files, layout, problem = Inventory(generation=1), DriverFiles(), Layout(), ""
+    reading = NodeReading(inventory=Inventory(generation=1), files=DriverFiles(), library=LibraryAnswer())
     async with anyio.create_task_group() as tasks:
         await tasks.start(hardware.run, name="GPU source")
         try:
             inventory = decide_inventory(None, await hardware.gpus.read_inventory())
             source = hardware.driver_files or choose_driver_files(settings, worker)
             files = await source.read_driver_files([str(one.host) for one in settings.containers.extra_devices])
-            layout = _choose_layout(settings, files, worker)
             library = (await hardware.probe.read_evidence()).library
-            problem = describe_other_version(library.driver_version if library is not None else "", files)
+            reading = NodeReading(inventory=inventory, files=files, library=library or LibraryAnswer())
         except NodeagentError as error:
             # Raised outside of the group, which would wrap it.
             failure = error
@@ -127,23 +140,31 @@ async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
     worker.close()
     if failure is not None:
         raise failure
-    kinds = decide_public((), (), wanted=True)
-    requests = decide_options(kinds, layout, settings, None)
-    return plan_specs(inventory, files, requests), problem
+    return reading
 
 
-def _choose_layout(settings: Settings, files: DriverFiles, worker: WorkerThread) -> Layout:
+async def _plan(settings: Settings) -> tuple[SpecPlan, str]:
+    """The specifications for this node now, and the driver files' problem, if any."""
+    reading = await read_node(settings)
+    layout = _choose_layout(settings, reading.files)
+    requests = decide_options(decide_public((), (), wanted=True), layout, settings, None)
+    problem = describe_other_version(reading.library.driver_version, reading.files)
+    return plan_specs(reading.inventory, reading.files, requests), problem
+
+
+def _choose_layout(settings: Settings, files: DriverFiles) -> Layout:
     """The agent's choice of layout, without the installation of the hook on the host."""
     path = settings.cdi.hook_dir / HOOK_PROGRAM
     if settings.cdi.hooks == "none" or files.made_up:
         return Layout()
     if settings.cdi.hooks == "auto":
+        worker, host = WorkerThread("hook"), HostPaths(settings.node.host_root)
         try:
-            HostProgram(worker, host=HostPaths(settings.node.host_root), shared=settings.node.state_dir).check_nowait(
-                path
-            )
+            HostProgram(worker, host=host, shared=settings.node.state_dir).check_nowait(path)
         except HostError as error:
             return Layout(reason=str(error))
+        finally:
+            worker.close()
     return Layout(hook=path)
 
 

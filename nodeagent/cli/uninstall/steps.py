@@ -32,7 +32,7 @@ from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFi
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.host.files.audit_file import NAME as AUDIT_NAME
 from nodeagent.edge.host.files.cdi_files import SpecFiles
-from nodeagent.edge.host.files.host_program import locate_shared
+from nodeagent.edge.host.files.host_program import COMMAND, locate_shared
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME, LOCK_NAME
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.host.machine.host_paths import HostPaths
@@ -41,6 +41,7 @@ from nodeagent.edge.host.shim.users import count_users
 from nodeagent.edge.host.vgpu.fraction_folders import MEMORY as USAGE_MEMORY
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
+from nodeagent.model.nvidia import CDI_HOOK, CONTAINER_CLI
 from nodeagent.model.shim_names import RUNTIME_NAMES, USUAL_DIRECTORIES
 from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES, name_claim_file, name_fraction_file
 from nodeagent.rules.devices.answer import SPEC_PREFIX
@@ -131,9 +132,21 @@ def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Ite
     yield from (Outcome(Step.KEPT, str(path), reasons[path.name]) for path in staying)
     if staying and hook.exists():
         yield Outcome(Step.KEPT, str(hook), "the specifications that are kept may name it")
-    yield from remove_files(own if staying else [*own, hook], "CDI", dry=dry)
+    gone = [*own, *_find_names(settings)]
+    yield from remove_files(gone if staying else [*gone, hook], "CDI", dry=dry)
     if not others and not directory.is_mount():
         yield from remove_directory(directory, dry=dry)
+
+
+def _find_names(settings: Settings) -> Iterator[Path]:
+    """NVIDIA's names of the hook and of the agent's own command, as far as they are links that lead to these."""
+    directory = settings.cdi.nvidia_name_dir
+    if directory is None:
+        return
+    place = locate_shared(directory, HostPaths(settings.node.host_root), settings.node.state_dir)
+    for name, program in ((CDI_HOOK, HOOK_PROGRAM), (CONTAINER_CLI, COMMAND)):
+        if (place / name).is_symlink() and (place / name).readlink().name == program:
+            yield place / name
 
 
 def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

@@ -241,6 +241,7 @@ class Cdi:
         if changes.write or changes.remove:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
+        names = await self._keep_names(settings, layout)
         shim, trouble = await self._keep_shim(inventory.value, files, layout, driver.value)
         state = render_state(inventory.value.generation, readings, own_paths, plan.left_out, layout, shim=shim)
         envelope = self._bus.publish_state(state, source=self.name, cause=cause)
@@ -248,6 +249,7 @@ class Cdi:
         for code in CODES:
             self._conditions.replace(code, problems[code], cause=envelope)
         self._conditions.show("shim-not-kept", trouble, cause=envelope)
+        self._conditions.show("program-names-missing", names, cause=envelope)
         return True
 
     def _plan(
@@ -286,6 +288,18 @@ class Cdi:
                 raise
             return Layout(reason=str(error))
         return Layout(hook=path)
+
+    async def _keep_names(self, settings: CdiSettings, layout: Layout) -> str:
+        """What keeps programs of ours from having their further names; empty where all is as wanted."""
+        directory = settings.further_names_dir
+        if directory is None or self._hook is None:
+            return ""
+        try:
+            if await self._hook.name(directory, layout.hook):
+                self._log.info("programs_named", directory=str(directory))
+        except NodeagentError as error:
+            return str(error)
+        return ""
 
     async def _keep_shim(
         self, inventory: Inventory, files: DriverFiles, layout: Layout, driver: DriverState

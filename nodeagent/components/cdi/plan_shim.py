@@ -14,7 +14,7 @@ from nodeagent.components.cdi.plan_devices import CREATE_LINKS, plan_node_edits
 from nodeagent.components.cdi.spec import ContainerEdits, Hook, Spec
 from nodeagent.model.cdi import DriverFiles
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
-from nodeagent.model.nvidia import CAPABILITY_NODE
+from nodeagent.model.nvidia import CAPABILITY_NODE, REQUIRED_BRANDS
 from nodeagent.model.shim import (
     Capability,
     ShimDevice,
@@ -139,7 +139,7 @@ def _name_device(kind: str, gpu: Gpu, names: tuple[str, ...], edits: ShimEdits, 
         legacy_names=() if is_part else _list_bus_ids(gpu.pci.address),
         edits=(edits,),
         arch=f"{capability[0]}.{capability[1]}" if capability is not None else "",
-        brand=gpu.brand.lower(),
+        brand=REQUIRED_BRANDS.get(gpu.brand, "").lower(),
     )
 
 

@@ -110,6 +110,14 @@ class CdiSettings(Section):
         "where the hook program is installed on the host",
         "it must be seen by the container runtime under the same path; this is where the agent may write everywhere",
     )
+    nvidia_name_dir: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "a directory of the host in which the hook program is found as nvidia-cdi-hook, which Docker 29 looks for on"
+        " PATH before `--gpus` gives CDI devices, and an agent outside of pods as nvidia-container-cli; empty for none",
+        "most programs ask for CDI names, and no program of NVIDIA is to be in the way",
+        reload=True,
+    )
     public_kind: bool = knob(
         Flag(),
         default=True,
@@ -117,6 +125,11 @@ class CdiSettings(Section):
         why="podman run --device nvidia.com/gpu=0 then works",
         reload=True,
     )
+
+    @property
+    def further_names_dir(self) -> Path | None:
+        """The directory of the programs' further names; `None` for no names."""
+        return self.nvidia_name_dir
 
 
 class RuntimeSettings(Section):

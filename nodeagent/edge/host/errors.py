@@ -175,12 +175,22 @@ class ProgramUnfit(HostError):
 class ProgramNameTaken(HostError):
     """A foreign program has the name that a program of ours should have."""
 
-    def __init__(self, path: Path, target: Path) -> None:
+    def __init__(self, path: Path, target: Path, key: str) -> None:
         super().__init__(
             f"cannot make {path} a link to {target}: another program is there: remove the package that it is from,"
-            " or leave `shim.nvidia_name_dir` empty"
+            f" or leave `{key}` empty"
         )
         self.path = path
+
+
+class OwnCommandUnknown(HostError):
+    """The agent was not started by its command, so that no link can lead to the command."""
+
+    def __init__(self, name: str, started: Path) -> None:
+        super().__init__(
+            f"no link {name} is made, because the agent was started as {started}: start it by its command `nodeagent`,"
+            " or leave `cdi.nvidia_name_dir` empty"
+        )
 
 
 class VgpuFileInvalid(HostError):

@@ -65,6 +65,13 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="program-names-missing",
+        severity="warning",
+        title="a program of the agent lacks its name of NVIDIA's, by which scripts and container runtimes look for it",
+        remedy="mend what the detail names, or leave `cdi.nvidia_name_dir` empty",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
         code="runtime-not-found",
         severity="warning",
         title="the container runtime that serves the kubelet is not known",

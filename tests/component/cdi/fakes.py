@@ -90,6 +90,8 @@ class FakeHook(HostProgram):
         self.installed: list[Path] = []
         self.read_only = ""
         self.unfit = ""
+        self.named: list[tuple[Path, Path | None]] = []
+        self.name_taken = ""
 
     async def install(self, path: Path) -> bool:
         await anyio.lowlevel.checkpoint()
@@ -105,3 +107,11 @@ class FakeHook(HostProgram):
         assert path in self.installed
         if self.unfit:
             raise NodeagentError(self.unfit)
+
+    async def name(self, directory: Path, hook: Path | None) -> bool:
+        await anyio.lowlevel.checkpoint()
+        if self.name_taken:
+            raise NodeagentError(self.name_taken)
+        is_new = (directory, hook) not in self.named
+        self.named.append((directory, hook))
+        return is_new

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -298,6 +299,27 @@ async def test_where_the_hook_cannot_be_put_none_is_used_unless_it_is_asked_for(
         around.configure(hooks="none")
         await anyio.sleep(SETTLED_SECONDS)
         assert (around.codes, around.state.no_hook_reason) == ([], "`cdi.hooks` is none")
+
+
+async def test_programs_have_nvidias_names_where_that_is_wanted() -> None:
+    """The files do not depend on the names, and a name that is taken is told."""
+    around = Surroundings()
+    around.show()
+    async with around.running():
+        assert around.hook.named == []
+        around.configure(nvidia_name_dir=Path("/usr/local/bin"))
+        await anyio.sleep(1)
+        (hook,) = around.hook.installed
+        assert set(around.hook.named) == {(Path("/usr/local/bin"), hook)}
+        around.hook.name_taken = "another program is there"
+        around.configure(hooks="none")
+        await anyio.sleep(1)
+        assert around.codes == ["program-names-missing"]
+        assert b"createContainer" not in around.directories.contents[OWN]
+        around.hook.name_taken = ""
+        around.configure(hooks="none")
+        await anyio.sleep(1)
+        assert (around.codes, around.hook.named[-1]) == ([], (Path("/usr/local/bin"), None))
 
 
 async def test_groups_are_written_when_the_runtime_is_known_to_read_them() -> None:

@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.host.errors import FileNotWritten, FileUnreadable, ProgramMissing, ProgramUnfit
+from nodeagent.edge.host.errors import (
+    FileNotWritten,
+    FileUnreadable,
+    OwnCommandUnknown,
+    ProgramMissing,
+    ProgramNameTaken,
+    ProgramUnfit,
+)
 from nodeagent.edge.host.files import host_program
 from nodeagent.edge.host.files.host_program import HOOK, HostProgram
 from nodeagent.edge.host.machine.host_paths import HostPaths
@@ -134,3 +141,52 @@ async def test_a_directory_of_the_same_name_is_written_by_its_name(worker: Worke
     assert not await installer.install(shared / "hook")
     assert (shared / "hook").read_bytes() == b"program"
     assert not host.exists()
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The command by which the agent was started."""
+    path = tmp_path / "usr/bin/nodeagent"
+    path.parent.mkdir(parents=True)
+    path.touch(0o755)
+    monkeypatch.setattr("sys.argv", [str(path), "run"])
+    return path
+
+
+async def test_hook_and_command_have_nvidias_names(worker: WorkerThread, command: Path, tmp_path: Path) -> None:
+    """Once, and without a hook the command alone; a program of somebody else keeps its name."""
+    names, hook, installer = tmp_path / "names", tmp_path / "hook", HostProgram(worker, environment={})
+    assert await installer.name(names, None)
+    assert [path.name for path in names.iterdir()] == ["nvidia-container-cli"]
+    assert await installer.name(names, hook)
+    assert not await installer.name(names, hook)
+    assert {path.name: path.readlink() for path in names.iterdir()} == {
+        "nvidia-container-cli": command,
+        "nvidia-cdi-hook": hook,
+    }
+    for name in ("nvidia-cdi-hook", "nvidia-container-cli"):
+        (names / name).unlink()
+        (names / name).write_text("theirs")
+        with pytest.raises(ProgramNameTaken, match=r"another program is there: remove .*`cdi\.nvidia_name_dir`"):
+            await installer.name(names, hook)
+        assert (names / name).read_text() == "theirs"
+        (names / name).unlink()
+
+
+@pytest.mark.usefixtures("command")
+async def test_the_command_of_a_pod_has_no_name_on_the_host(worker: WorkerThread, tmp_path: Path) -> None:
+    root = tmp_path / "host"
+    for installer in (
+        HostProgram(worker, host=HostPaths(root), environment={}),
+        HostProgram(worker, host=HostPaths(root), environment={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}),
+    ):
+        await installer.name(Path("/usr/local/bin"), Path("/opt/hook"))
+        assert [path.name for path in (root / "usr/local/bin").iterdir()] == ["nvidia-cdi-hook"]
+
+
+async def test_an_agent_without_its_command_says_why_there_is_no_name(
+    worker: WorkerThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "__main__.py")])
+    with pytest.raises(OwnCommandUnknown, match=r"was started as .*__main__\.py: start it by its command"):
+        await HostProgram(worker, environment={}).name(tmp_path / "names", None)

@@ -23,6 +23,7 @@ _PROGRAMS: Final = (
     "nvidia-smi",
     "nvidia-debugdump",
     "nvidia-persistenced",
+    "nv-fabricmanager",
     "nvidia-cuda-mps-control",
     "nvidia-cuda-mps-server",
     "nvidia-imex",

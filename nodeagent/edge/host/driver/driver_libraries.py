@@ -2,8 +2,8 @@
 
 Owns the searched directories (of all distributions, and those named in the root's own ld.so.cache) and the rule for the
 driver's libraries: libraries with the driver's version in the name, and a few that are versioned apart.
-Refuses 32-bit and foreign libraries. Names of libraries are remembered by file, so that a second search reads no
-library.
+Refuses foreign libraries; 32-bit libraries have a list of their own, and no specification has them. Names of libraries
+are remembered by file, so that a second search reads no library.
 """
 
 import os
@@ -19,6 +19,7 @@ from nodeagent.edge.host.driver.library_search import CURRENT, DIRECTORIES
 from nodeagent.edge.host.driver.roots import find_library, follow_in_root, parse_library_version
 from nodeagent.edge.host.errors import HostError, describe_os_error
 from nodeagent.edge.host.files.atomic_file import identify, read_bounded
+from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.model.cdi import DriverLibrary
 
 _MACHINES: Final = {"x86_64": 62, "aarch64": 183}
@@ -30,6 +31,15 @@ _VERSIONED_APART: Final = re.compile(
 _MODULE_DIRECTORIES: Final = ("nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions")
 _UPDATED_MODULES: Final = ("xorg/modules/updates/drivers", "xorg/modules/updates/extensions")
 _MODULE: Final = re.compile(r"nvidia_drv\.so|libglxserver_nvidia\.so\.[\d.]+")
+_DIRECTORIES_32: Final = (
+    "usr/lib/i386-linux-gnu",
+    f"usr/lib/i386-linux-gnu/{CURRENT}",
+    "usr/lib32",
+    "lib32",
+    "usr/lib",
+)
+"""`/usr/lib` is the directory of 32-bit libraries where 64-bit libraries lie in `/usr/lib64`."""
+_ELF32: Final = b"\x7fELF\x01"
 _VERSION_SOURCES: Final = ("libnvidia-ml.so.1", "libcuda.so.1")
 
 Identity = tuple[int, ...]
@@ -162,3 +172,26 @@ def _list_links(directory: Path, names: Iterable[str], name: str) -> tuple[str, 
     plain = f"{name.partition('.so.')[0]}.so"
     is_there = plain != name and plain in names and (directory / plain).is_symlink()
     return (plain,) if is_there else ()
+
+
+def list_libraries32(root: Path, version: str) -> tuple[str, ...]:
+    """The 32-bit libraries of this version of the driver, as paths below the driver's root."""
+    return tuple(_list_libraries32(root, version)) if version else ()
+
+
+def _list_libraries32(root: Path, version: str) -> Iterator[str]:
+    for place in _DIRECTORIES_32:
+        directory = follow_in_root(root, place)
+        for name in list_names(directory) if directory is not None else ():
+            path = f"/{place}/{name}"
+            real = follow_in_root(root, path)
+            if name.startswith("lib") and name.endswith(f".so.{version}") and real is not None and _is_32_bit(real):
+                yield f"/{real.relative_to(root)}"
+
+
+def _is_32_bit(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_ELF32)) == _ELF32
+    except OSError:
+        return False

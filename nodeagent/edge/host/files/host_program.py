@@ -1,13 +1,17 @@
 """Puts a program of ours where the container runtime starts programs.
 
-Owns the copy on the host, and the proof that the program runs there, in the host's root as under the container runtime.
+Owns the copy on the host, its further names (links, never made over a program of somebody else), and the proof that the
+program runs there, in the host's root as under the container runtime.
 Programs come with the package, for each processor, made by `make native`.
 A program is replaced by rename, so that a starting container runs the old program or the new program.
 """
 
 import os
+import secrets
 import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +20,27 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.errors import (
     FileNotWritten,
     FileUnreadable,
+    OwnCommandUnknown,
     ProgramMissing,
+    ProgramNameTaken,
     ProgramUnfit,
     describe_os_error,
 )
-from nodeagent.edge.host.files.atomic_file import identify, read_bounded
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.nvidia import CDI_HOOK, CONTAINER_CLI
 from nodeagent.model.values import Value
 
 BUILT: Final = Path(nodeagent.__file__).parent / "native" / "built" / os.uname().machine
 _MODE: Final = 0o755
+_DIRECTORY_MODE: Final = 0o755
 _TIMEOUT_SECONDS: Final = 10.0
 _CHECK_SECONDS: Final = 5.0
 _SAID_LIMIT: Final = 300
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+COMMAND: Final = "nodeagent"
+_NAMES_KEY: Final = "cdi.nvidia_name_dir"
 _IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 
 
@@ -56,6 +66,30 @@ HOOK: Final = Program(
 def locate_shared(path: Path, host: HostPaths, shared: Path | None) -> Path:
     """Path in this process of a host's path, also below a directory mounted under the host's own name."""
     return path if shared is not None and path.is_relative_to(shared) else host.here(str(path))
+
+
+def link_program(name: Path, place: Path, program: Path, key: str) -> bool:
+    """Make `name` of the host, seen by this process at `place`, a link to the program; False when it is one.
+
+    Raises:
+        ProgramNameTaken: Another program has the name; `key` is the setting to leave empty.
+        FileNotWritten: The link cannot be made.
+    """
+    if place.is_symlink() and place.readlink() == program:
+        return False
+    if os.path.lexists(place):
+        raise ProgramNameTaken(name, program, key)
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        remove_leftovers(place)
+        temporary.symlink_to(program)
+        temporary.rename(place)
+    except OSError as error:
+        with suppress(OSError):  # the first failure is the failure to report
+            temporary.unlink(missing_ok=True)
+        raise FileNotWritten(name, "make the link", error, replaced=False) from error
+    return True
 
 
 class HostProgram:
@@ -91,6 +125,26 @@ class HostProgram:
         """
         worker = HostWorker(self._worker, path, _TIMEOUT_SECONDS)
         await worker.run(lambda: self.check_nowait(path), f"trying {self._program.what}")
+
+    async def name(self, directory: Path, hook: Path | None) -> bool:
+        """Link NVIDIA's names in the directory to the hook, if there is one, and to the agent's command on the host.
+
+        Raises:
+            NodeagentError: Another program has a name, a link cannot be made, or the agent's command is not known.
+        """
+        worker = HostWorker(self._worker, directory, _TIMEOUT_SECONDS)
+        return await worker.run(lambda: self._name(directory, hook), "naming programs as NVIDIA's")
+
+    def _name(self, directory: Path, hook: Path | None) -> bool:
+        place = locate_shared(directory, self._host, self._shared)
+        made = hook is not None and link_program(directory / CDI_HOOK, place / CDI_HOOK, hook, _NAMES_KEY)
+        if self._is_in_pod or not self._host.is_own:
+            # The host has no command of an agent that a pod brings.
+            return made
+        command = Path(sys.argv[0]).absolute()
+        if command.name != COMMAND or not os.access(command, os.X_OK):
+            raise OwnCommandUnknown(CONTAINER_CLI, command)
+        return link_program(directory / CONTAINER_CLI, place / CONTAINER_CLI, command, _NAMES_KEY) or made
 
     def check_nowait(self, path: Path) -> None:
         """As `check`, in this thread; for command lines.

@@ -5,16 +5,15 @@ Blocking work is done in a worker thread and bounded in time.
 """
 
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from nodeagent.core.children.worker_thread import WorkerThread
-from nodeagent.edge.host.errors import FileNotWritten, HostError, ProgramNameTaken
-from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_leftovers, remove_stale_temporaries
-from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, locate_shared
+from nodeagent.edge.host.errors import FileNotWritten, HostError
+from nodeagent.edge.host.files.atomic_file import identify, read_bounded, remove_stale_temporaries
+from nodeagent.edge.host.files.host_program import BUILT, HostProgram, Program, link_program, locate_shared
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.table_file import ON_MISSING_FILE, TABLE_FILE, write_on_missing, write_table
@@ -76,21 +75,7 @@ class HostShim:
     def _link_one(self, name: Path, program: Path) -> bool:
         # The link itself is ours, so only links in the directory's path are followed.
         place = locate_shared(name.parent, self._host, self._shared) / name.name
-        if place.is_symlink() and place.readlink() == program:
-            return False
-        if os.path.lexists(place):
-            raise ProgramNameTaken(name, program)
-        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            place.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-            remove_leftovers(place)
-            temporary.symlink_to(program)
-            temporary.rename(place)
-        except OSError as error:
-            with suppress(OSError):  # the first failure is the failure to report
-                temporary.unlink(missing_ok=True)
-            raise FileNotWritten(name, "make the link", error, replaced=False) from error
-        return True
+        return link_program(name, place, program, "shim.nvidia_name_dir")
 
     def _read_marks(self) -> tuple[tuple[str, str], ...]:
         found = []

@@ -190,18 +190,28 @@ def test_requests_are_understood_as_the_original_does(wrapper: Path, shim: Shim,
     assert (done.status == 7, done.gpus) == ask_original(wrapper, shim, spec), done.said
 
 
-@pytest.mark.parametrize("env", [["FOO"], [f"{VISIBLE}void", "FOO"]])
-def test_a_malformed_variable_is_minded_by_the_original_alone(wrapper: Path, shim: Shim, env: list[str]) -> None:
-    """On purpose: who asks for nothing starts."""
-    spec = make_spec(*env)
-    assert ask_original(wrapper, shim, spec) == (False, [])
-    assert shim.create(spec).status == 7
+EXPLAINED: Final[tuple[tuple[str, dict[str, Any], tuple[bool, list[str]], tuple[bool, list[str]]], ...]] = (
+    ("who asks for nothing starts, malformed variable or not", make_spec("FOO"), (False, []), (True, [])),
+    ("void is nothing, malformed variable or not", make_spec(f"{VISIBLE}void", "FOO"), (False, []), (True, [])),
+    (
+        "void, by whatever way it is said, is nothing; the original leaves the word to the environment",
+        make_spec(f"{VISIBLE}0", mounts=make_mounts("/void")),
+        (True, ["nvidia0"]),
+        (True, []),
+    ),
+)
+"""Every difference: its reason, the container, whether it starts and with which GPUs by the original, and by ours."""
 
 
-def test_a_mount_that_says_void_leaves_the_word_to_the_environment_in_the_original_alone(
-    wrapper: Path, shim: Shim
+@pytest.mark.parametrize(("reason", "spec", "theirs", "ours"), EXPLAINED, ids=[each[0] for each in EXPLAINED])
+def test_what_differs_from_the_original_has_a_reason(
+    wrapper: Path,
+    shim: Shim,
+    reason: str,
+    spec: dict[str, Any],
+    theirs: tuple[bool, list[str]],
+    ours: tuple[bool, list[str]],
 ) -> None:
-    """On purpose: void, by whatever way it is said, is nothing."""
-    spec = make_spec(f"{VISIBLE}0", mounts=make_mounts("/void"))
-    assert ask_original(wrapper, shim, spec) == (True, ["nvidia0"])
-    assert (shim.create(spec).status, shim.create(spec).gpus) == (7, [])
+    assert ask_original(wrapper, shim, spec) == theirs, reason
+    done = shim.create(spec)
+    assert (done.status == 7, done.gpus) == ours, reason

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cdi.plan_shim import plan_shim_table
@@ -60,6 +61,23 @@ def test_a_gpu_has_every_name_and_its_node() -> None:
     assert list_nodes(find(table, "cdi", f"{MANAGEMENT_KIND}=all"))
     assert (table.cuda, table.driver, table.fresh) == ("13.0", make_files(1).version, (("/a", "b"),))
     assert ShimEnv(wanted_by=Capability.ALWAYS, name="NVIDIA_VISIBLE_DEVICES", value="void") in common.edits[-1]
+
+
+@pytest.mark.parametrize(
+    ("brand", "word"),
+    [
+        ("NVIDIA RTX", "nvidiartx"),
+        ("Quadro RTX", "quadrortx"),
+        ("NVIDIA vWS", "vws"),
+        ("NVIDIA vGaming", "cloudgaming"),
+        ("Titan", "titan"),
+        ("", ""),
+    ],
+)
+def test_a_brand_has_the_word_that_images_require(brand: str, word: str) -> None:
+    """As CUDA's images spell it in NVIDIA_REQUIRE_CUDA: `brand=nvidiartx,driver>=535,driver<536`."""
+    table = plan(make_node_of(replace(make_gpu(0), brand=brand)), make_files(1))
+    assert find(table, "gpu", "0").brand == word
 
 
 def test_a_gpu_in_parts_is_its_parts_and_a_parent_without_rights() -> None:

@@ -50,6 +50,20 @@ CONTAINER_CLI: Final = "nvidia-container-cli"
 """NVIDIA's program that describes the driver to scripts, and once prepared containers."""
 CDI_HOOK: Final = "nvidia-cdi-hook"
 """NVIDIA's hook: Docker 29 takes `--gpus` for CDI names where it finds a program of the name."""
+CLAIM_BRANDS: Final = {
+    "GRID": "Grid",
+    "NVIDIA vApps": "NvidiaVApps",
+    "NVIDIA vPC": "NvidiaVPC",
+    "NVIDIA vCS": "NvidiaVCS",
+    "NVIDIA vWS": "NvidiaVWS",
+    "NVIDIA vGaming": "NvidiaCloudGaming",
+    "Quadro RTX": "QuadroRTX",
+    "NVIDIA RTX": "NvidiaRTX",
+    "NVIDIA": "Nvidia",
+    "GeForce RTX": "GeForceRTX",
+    "Titan RTX": "TitanRTX",
+}
+"""NVIDIA's DRA driver's word for each brand with another spelling there; selectors of claims compare the whole word."""
 REQUIRED_BRANDS: Final = {
     **{name: name for name in ("Quadro", "Tesla", "NVS", "GRID", "GeForce")},
     "GeForce RTX": "GeForceRTX",

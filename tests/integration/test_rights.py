@@ -378,17 +378,14 @@ def test_pods_fit_the_pod_security_that_their_namespace_needs(callers: Callers) 
     """Those off the nodes fit the strictest level, and the agent's the level that the manifests give its namespace."""
     admin = callers.admin
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
-    admin.post(
-        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "s", "labels": level}}
-    )
+    admin.post("/api/v1/namespaces", {"metadata": {"name": "s", "labels": level}})
     agent = pod_of(read_manifest())
     objects = render_objects("--set", "extender.enabled=true,clusterStatus.enabled=true")
     others = ("nodeagent-extender", "nodeagent-cluster-status")
     for account in ("nodeagent", *others):
-        document = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}
-        admin.post("/api/v1/namespaces/s/serviceaccounts", document)
-    shipped = read_objects(MANIFEST.read_text())["Namespace", NAMESPACE]["metadata"]["labels"]
-    admin.patch(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": shipped}})
+        admin.post("/api/v1/namespaces/s/serviceaccounts", {"metadata": {"name": account}})
+    shipped = read_objects(MANIFEST.read_text())["Namespace", NAMESPACE]["metadata"]
+    admin.patch(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": shipped["labels"]}})
     for name in others:
         try_pod(admin, "s", objects["Deployment", name]["spec"]["template"]["spec"])
     try_pod(admin, NAMESPACE, agent)

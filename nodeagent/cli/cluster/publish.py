@@ -54,17 +54,21 @@ class Publisher:
         self._wanted: dict[str, tuple[str, float]] = {}
         """The wanted status of each DaemonSet by uid, and since when."""
         self._written: dict[str, float] = {}
+        self._turns = anyio.CancelScope()
 
     async def run(self) -> None:
-        """Write each change until cancelled; then leave the condition Unknown."""
-        try:
+        """Write each change until stopped; then leave the condition Unknown."""
+        with self._turns:
             while True:
                 changed = self._cluster.changed
                 with anyio.move_on_after(await self.take_turn()):
                     await self._cluster.wait_change(changed)
-        finally:
-            with anyio.move_on_after(STOP_SECONDS, shield=True):
-                await self._leave()
+        with anyio.move_on_after(STOP_SECONDS):
+            await self._leave()
+
+    def stop(self) -> None:
+        """Write no further change, and end."""
+        self._turns.cancel()
 
     async def take_turn(self) -> float:
         """Write what is to be written now; returns the seconds until the next turn without a change."""
@@ -112,17 +116,16 @@ class Publisher:
 async def _run(arguments: argparse.Namespace, settings: Settings, credentials: Credentials) -> None:
     watchdog = ExitWatchdog(settings.shutdown.total_seconds)
     async with open_cluster(arguments, settings, credentials) as api, anyio.create_task_group() as tasks:
-        stop = tasks.cancel_scope.cancel
-        with Shutdown(on_stop=stop, on_force=stop, on_reload=_refuse_reload, watchdog=watchdog) as shutdown:
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        cluster = WatchedCluster(api, spread, lambda error: _log.warning("watch_lost", reason=describe_error(error)))
+        expects, force = settings.kubernetes.node_condition, tasks.cancel_scope.cancel
+        publisher = Publisher(cluster, spread, expects_conditions=expects)
+        with Shutdown(on_stop=publisher.stop, on_force=force, on_reload=_refuse_reload, watchdog=watchdog) as shutdown:
             await tasks.start(shutdown.run)
-            spread = Random()  # noqa: S311 - spreads load, keeps no secret
-            cluster = WatchedCluster(
-                api, spread, lambda error: _log.warning("watch_lost", reason=describe_error(error))
-            )
-            expects = settings.kubernetes.node_condition
             tasks.start_soon(cluster.follow, name="cluster")
             _log.info("publishing_started", expects_conditions=expects)
-            await Publisher(cluster, spread, expects_conditions=expects).run()
+            await publisher.run()
+            force()
     _log.info("publishing_stopped")
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from nodeagent.model.gpu import Gpu, GpuPair, MigDevice
 from nodeagent.model.ids import GpuUuid, PciAddress
+from nodeagent.model.nvidia import CLAIM_BRANDS
 from nodeagent.model.slices import Attribute, Capacity, CapacityPolicy, CounterSet, Version
 from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, name_gpu
@@ -17,20 +18,6 @@ from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, na
 STANDARD: Final = "resource.kubernetes.io"
 CORES: Final = 100
 MIB: Final = 1 << 20
-BRANDS: Final = {
-    "GRID": "Grid",
-    "NVIDIA vApps": "NvidiaVApps",
-    "NVIDIA vPC": "NvidiaVPC",
-    "NVIDIA vCS": "NvidiaVCS",
-    "NVIDIA vWS": "NvidiaVWS",
-    "NVIDIA vGaming": "NvidiaCloudGaming",
-    "Quadro RTX": "QuadroRTX",
-    "NVIDIA RTX": "NvidiaRTX",
-    "NVIDIA": "Nvidia",
-    "GeForce RTX": "GeForceRTX",
-    "Titan RTX": "TitanRTX",
-}
-"""The vendor's DRA driver's word for each brand that is spelled otherwise there; selectors compare the whole word."""
 _TEXT_BYTES: Final = 64
 _NUMBERS: Final = re.compile(r"\d+")
 _VERSION_PARTS: Final = 3
@@ -54,7 +41,7 @@ def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: b
         (
             *_list_kind(device, on_demand=on_demand),
             ("productName", _cut(gpu.name)),
-            ("brand", BRANDS.get(gpu.brand, _cut(gpu.brand))),
+            ("brand", CLAIM_BRANDS.get(gpu.brand, _cut(gpu.brand))),
             ("architecture", _cut(gpu.architecture)),
             ("cudaComputeCapability", _join_version(gpu.compute_capability)),
             ("driverVersion", parse_version(facts.driver_version)),

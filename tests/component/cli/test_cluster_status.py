@@ -97,11 +97,16 @@ async def open_cluster(tmp_path: Path, *names: str) -> AsyncIterator[OpenCluster
 @asynccontextmanager
 async def publishing(cluster: OpenCluster) -> AsyncIterator[None]:
     publisher = Publisher(cluster.watched, Random(1), expects_conditions=True)
+
+    async def publish() -> None:
+        await publisher.run()
+        tasks.cancel_scope.cancel()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(cluster.watched.follow)
-        tasks.start_soon(publisher.run)
+        tasks.start_soon(publish)
         yield
-        tasks.cancel_scope.cancel()
+        publisher.stop()
 
 
 def count_writes(cluster: OpenCluster) -> int:

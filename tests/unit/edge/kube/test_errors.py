@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiNotFound, ApiRefused, translate_answer
+from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiInvalid, ApiNotFound, ApiRefused, translate_answer
 
 UID = {"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}
 BUDGET = {"details": {"causes": [{"reason": "DisruptionBudget"}]}}
@@ -21,7 +21,7 @@ def test_another_uid_is_a_conflict() -> None:
     conflict = translate(422, json.dumps(UID | {"message": "immutable"}).encode())
     assert (type(conflict), conflict.status, conflict.message) == (ApiConflict, 422, "immutable")
     other = {"details": {"causes": [{"reason": "FieldValueInvalid", "field": "spec.taints"}]}}
-    assert type(translate(422, json.dumps(other).encode())) is ApiRefused
+    assert type(translate(422, json.dumps(other).encode())) is ApiInvalid
 
 
 def test_budgets_and_objects_are_told_by_what_the_answer_names() -> None:
@@ -37,7 +37,7 @@ def test_an_odd_answer_is_what_its_status_says(content: bytes) -> None:
     busy, missing, invalid = (translate(status, content) for status in (429, 404, 422))
     assert isinstance(busy, ApiBusy)
     assert isinstance(missing, ApiNotFound)
-    assert (busy.is_budget, missing.is_object, type(invalid)) == (False, False, ApiRefused)
+    assert (busy.is_budget, missing.is_object, type(invalid)) == (False, False, ApiInvalid)
 
 
 def test_an_answer_without_any_words_is_told_as_such() -> None:

@@ -179,6 +179,7 @@ def sort_imports(sources: Mapping[str, str]) -> list[str]:
     return [*TopologicalSorter(needed).static_order()]
 
 
+@pytest.mark.long
 def test_every_module_imports_alone() -> None:
     """Whichever module is imported first, it finds what it needs: no module needs another in a circle."""
     names = {path: path.with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for path in MODULES}

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nodeagent
 from tests.bench.around.api_server import api_server
 from tests.bench.around.node import bench_node, find_free_port
@@ -27,6 +29,7 @@ sys.exit(run_command_line(sys.argv[2:], Streams(sys.stdout, sys.stderr)))
 """
 
 
+@pytest.mark.long
 def test_an_agent_with_everything_on_has_neither(tmp_path: Path) -> None:
     """By a kubeconfig, with labels written to the API server: what the agent had loaded when it ended."""
     place = tmp_path / "modules"
@@ -53,6 +56,7 @@ def test_an_agent_with_everything_on_has_neither(tmp_path: Path) -> None:
     assert [name for name in loaded if name.split(".")[0] in ("kubernetes_asyncio", "nodeagent_sim")] == []
 
 
+@pytest.mark.long
 def test_nobody_imports_what_the_child_runs() -> None:
     """The fences let it have the library; whoever imported it would have the library too."""
     root = Path(nodeagent.__file__).parent

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 import nodeagent
 from nodeagent.components.runtime.planners import PLANNERS
 from nodeagent.config.sections.containers import RuntimeSettings
@@ -60,6 +62,7 @@ def find_mentions(source: str) -> Iterator[str]:
             yield words
 
 
+@pytest.mark.long
 def test_runtimes_are_named_in_their_records() -> None:
     """A new mention elsewhere is a fact that belongs into the record; a reason that is gone leaves the list."""
     found = {

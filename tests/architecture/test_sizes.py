@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LINES = 400
 GLANCE = 20
@@ -87,6 +89,7 @@ def test_a_planted_file_and_a_planted_folder_are_seen(tmp_path: Path) -> None:
     assert find_crowded(tmp_path) == {"nodeagent/room": GLANCE + 1}
 
 
+@pytest.mark.long
 def test_no_constructor_takes_nine_arguments() -> None:
     """Whoever adds the ninth argument finds the values that a reader thinks of as one, and gives these a name."""
     paths = [path for path in list_written(ROOT) if path.suffix == ".py" and path.parts[0].startswith("nodeagent")]

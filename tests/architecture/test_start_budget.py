@@ -7,6 +7,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import nodeagent
 
 ROOT = Path(nodeagent.__file__).parent
@@ -54,12 +56,14 @@ def list_files() -> Iterator[tuple[str, Path]]:
         yield str(path.relative_to(ROOT)), path
 
 
+@pytest.mark.long
 def test_imports_stand_at_the_top_of_their_modules() -> None:
     """All modules load before the first line of work; a missing name shows at once, on every node."""
     found = {name: inner for name, path in list_files() if (inner := list(list_inner_imports(read_tree(path))))}
     assert sorted(found) == sorted(INSIDE)
 
 
+@pytest.mark.long
 def test_modules_are_imported_by_the_interpreter_alone() -> None:
     """Nobody puts a package of his own under a library's name, or enters a package past its `__init__`."""
     assert sorted(name for name, path in list_files() if is_dynamic(read_tree(path))) == sorted(DYNAMIC)

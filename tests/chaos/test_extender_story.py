@@ -10,6 +10,7 @@ from tests.chaos.extender.steps import STEPS, a_size_is_set
 from tests.chaos.extender.story import Violated
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2])
 async def test_the_extender_counts_the_truth_whatever_is_late_or_lost(tmp_path: Path, replicas: int) -> None:

@@ -154,6 +154,7 @@ def test_no_damaged_linker_cache_does_harm(cases: int, seed: int) -> None:
     fuzz(CACHES, read_cache, count=cases, seed=seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cases", "seed"), CASES)
 def test_no_damaged_configuration_makes_a_patcher_do_harm(cases: int, seed: int) -> None:
     """Every patcher gives a valid file that is done once and undone wholly, or says why it does not."""

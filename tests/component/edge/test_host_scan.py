@@ -186,6 +186,7 @@ async def test_files_of_sysfs_are_read_and_missing_ones_are_empty(scan: HostScan
     assert await scan.read_files(["state", "none", ""]) == {"state": "on", "none": ""}
 
 
+@pytest.mark.long
 async def test_a_look_that_hangs_is_given_up(scan: HostScan, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a driver may that is asked for a device."""
     monkeypatch.setattr("nodeagent.edge.host.devices.host_scan.POLL_INTERVAL_SECONDS", 0.05)

@@ -103,6 +103,7 @@ def write_kubeconfig(path: Path, server: str, authority: Path, own: Certificate 
     return path
 
 
+@pytest.mark.long
 async def test_both_ends_show_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that is another than the other end expects is an error; what was unpacked for it is gone."""
     forget_environment(monkeypatch)

@@ -6,6 +6,8 @@ The extender is set up as the chart does it: the verb `predicates` alone, and a 
 import json
 from pathlib import Path
 
+import pytest
+
 from nodeagent.config.sections.extender import VERBS
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.http.messages import Response
@@ -41,6 +43,7 @@ async def fill(server: FakeFleet, extender: OpenExtender) -> None:
     assert sorted(server.annotations(f"real-{gpu}")[INDEX] for gpu in range(GPUS)) == list("01234567")
 
 
+@pytest.mark.long
 async def test_made_up_questions_hold_nothing(tmp_path: Path) -> None:
     """Eight of them, a GPU each: of pods that are nowhere, and by verbs that nobody was told of."""
     async with open_server() as server:

@@ -33,7 +33,7 @@ def node(cluster): return cluster
 def here(): return Path(__file__).parent
 """
 SOUND = "def test_files(here): pass\n"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @contextmanager

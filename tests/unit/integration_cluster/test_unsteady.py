@@ -11,7 +11,7 @@ import tests
 from tests.integration.unsteady import KNOWN, MOST_AGAIN, judge, read_known
 
 ROOT = Path(tests.__file__).parents[1]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 SCENARIOS = """
 import os
 from pathlib import Path

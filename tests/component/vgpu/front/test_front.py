@@ -33,6 +33,7 @@ def take(environ: dict[str, str], way: str, *sizes: int, inside: bool = False) -
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_leads_to_the_limit(place: Place, driver: FakeDriver, way: str, *, inside: bool) -> None:

@@ -71,6 +71,7 @@ def test_needs_no_newer_c_library(machine: str) -> None:
     }
 
 
+@pytest.mark.long
 @machines
 def test_is_small(machine: str) -> None:
     assert build_library(machine=machine).stat().st_size <= PROGRAM_LIMITS[LIBRARY]

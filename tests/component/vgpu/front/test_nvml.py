@@ -55,6 +55,7 @@ def ask(place: Place, nvml: FakeNvml, uuid: str, version: int = 3, *, with_libra
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [2, 3])
 def test_within_the_fraction(place: Place, nvml: FakeNvml, version: int) -> None:
     """What the container has, by the pids that it knows; what would change the device for others is not allowed."""

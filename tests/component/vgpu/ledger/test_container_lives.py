@@ -148,6 +148,7 @@ def claim(tmp_path: Path) -> Place:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shares", [False, True], ids=["a pod", "a claim"])
 def test_ten_lives_of_two_containers(tmp_path: Path, place: Place, claim: Place, shares: bool) -> None:
     """Ended by itself and killed in turns: most of the limit is free each time, and no more than that is given.

@@ -86,6 +86,7 @@ def test_what_is_held_is_in_the_usage_file(place: Place) -> None:
         assert {(process.status, process.reason) for process in usage.processes} == {(Status.LIMITING, Reason.FINE)}
 
 
+@pytest.mark.long
 def test_share_of_a_killed_process_comes_back(place: Place) -> None:
     """Also before anybody has waited for it."""
     place.create(1000)

@@ -40,6 +40,7 @@ def test_a_context_takes_its_own_with_it(place: Place) -> None:
         assert one.ask("drop 1").split()[0] == "999"
 
 
+@pytest.mark.long
 def test_a_child_has_none_of_its_parents(place: Place) -> None:
     with talk(place, "blocks_talk") as one:
         one.ask("add 0 4096 7 1 100")

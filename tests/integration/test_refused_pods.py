@@ -96,7 +96,7 @@ def test_a_pod_that_finds_its_gpu_taken_is_replaced_and_comes_up(
     make_agent(gpus=PROFILE, settings=make_settings("pending"))
     node.wait_count(CORE, 400)
     for number in range(4):
-        pods.run(render_part(f"some-{number}", 45, 8))
+        pods.run(render_part(f"some-{number}", 60, 8))
     pods.create(render_part("bare", 60, 8))
     bare = pods.wait_for("bare", "refused at its start", is_refused_at_start)
     template = render_template(render_part("late", 60, 8), app="late")

@@ -34,7 +34,11 @@ def publisher(api_server: Cluster) -> Api:
         api_server.run("kubectl", "apply", "-f", str(CHECKOUT / f"deploy/{name}.yaml"))
     make_daemon_set(admin, "nodeagent")
     api = api_server.api_as(request_token(admin, "nodeagent-cluster-status", {}))
-    request = partial(api.patch, f"{DAEMON_SET}/status", annotate("example.com/x", new_name()))
+
+    def request() -> None:
+        """A change, each time another: one that is taken before the policy counts is no change the next time."""
+        api.patch(f"{DAEMON_SET}/status", annotate("example.com/x", new_name()))
+
     wait_until("the policy to count", partial(find_refusal, request), timeout_seconds=30)
     return api
 

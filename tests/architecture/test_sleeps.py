@@ -40,6 +40,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tests/component/http/test_server_limits.py": {"test_a_body_that_arrives_in_pieces_is_whole": PLAYS},
     "tests/component/labeler/harness.py": {"settle": JUMPS},
     "tests/component/mig/harness.py": {"running": JUMPS},
+    "tests/component/slices/harness.py": {"settle": JUMPS},
     "tests/component/vgpu/compute/test_launches.py": {"test_what_is_paid_far_ahead_is_waited_for": STAYS},
     "tests/fakes/apiserver.py": {"intercept": PLAYS},
     "tests/fakes/journal_store.py": {"append": PLAYS},

@@ -60,6 +60,8 @@ HAD: dict[tuple[str, ExitCode], tuple[str, ...]] = {
     ("top", ExitCode.UNREACHABLE): ("--once",),
     ("cdi generate", ExitCode.UNREACHABLE): ("--set", MADE_UP, "--kind", "vendor.example/none"),
     ("cdi generate", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("cdi files", ExitCode.NO_DRIVER): ("--set", DEAD),
+    ("cdi info", ExitCode.NO_DRIVER): ("--set", DEAD),
     ("gpu list", ExitCode.NO_DRIVER): ("--set", DEAD),
     ("gpu topology", ExitCode.NO_DRIVER): ("--set", DEAD),
     ("gpu prefer", ExitCode.NO_DRIVER): ("--set", DEAD),

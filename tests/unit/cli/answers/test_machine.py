@@ -17,9 +17,9 @@ from nodeagent_sim.directory import claim_place
 from tests.support.programs.command_line import run_here
 
 TEXT = "nodeagent: this is about this machine, not about the simulation 1 (a made-up t4)\n"
-ABOUT_MACHINES = """cdi generate, cdi list, cdi validate, config check, config show, devices discover, gpu holders,
-metrics list, render labels, render metrics, runtime configure, runtime detect, runtime plan, runtime unconfigure,
-uninstall"""
+ABOUT_MACHINES = """cdi files, cdi generate, cdi info, cdi list, cdi validate, config check, config show,
+devices discover, gpu holders, metrics list, render labels, render metrics, runtime configure, runtime detect,
+runtime plan, runtime unconfigure, uninstall"""
 
 
 class Machine:

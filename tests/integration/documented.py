@@ -103,6 +103,9 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent runtime configure --restart": (4, NO_RUNTIME),
     "nodeagent labels": (1, "the machine is in no cluster that could have the labels"),
     "nodeagent config import cluster-policy.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import --check cluster-policy.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import --check gpu-manager.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import -o config.yaml gpu-manager.yaml extra-config.json": (1, NO_COUNTERPART),
     "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv": (1, NO_COUNTERPART),
 }
 """What is not success where it is tried: the code, and why. With pipes it is the last program's."""

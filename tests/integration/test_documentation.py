@@ -34,6 +34,22 @@ OLD_PLUGIN = "nvidia-device-plugin-daemonset"
 VALUES = {"migManager": {"enabled": True}, "devicePlugin": {"config": {"name": "plugin-configs"}}}
 FIELDS = "DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization (in %).\n"
 PLUGIN_CONFIG = {"version": "v1", "flags": {"migStrategy": "single"}}
+MANAGER = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "metadata": {"name": "gpu-manager-daemonset", "namespace": "kube-system"},
+    "spec": {
+        "selector": {"matchLabels": {"name": "gpu-manager-ds"}},
+        "template": {
+            "metadata": {"labels": {"name": "gpu-manager-ds"}},
+            "spec": {
+                "nodeSelector": {"nvidia-device-enable": "enable"},
+                "containers": [{"name": "gpu-manager", "image": "none", "env": [{"name": "LOG_LEVEL", "value": "5"}]}],
+            },
+        },
+    },
+}
+MANAGER_UNIT = "[Service]\nExecStart=/usr/bin/gpu-manager --share-mode=true\n"
 POLICY = {
     "apiVersion": "nvidia.com/v1",
     "kind": "ClusterPolicy",
@@ -53,6 +69,9 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         made.run("nodeagent cdi generate > /etc/cdi/nvidia.yaml")
         write_imports(made.source)
         (made.source / "cluster-policy.yaml").write_text(yaml.safe_dump(POLICY))
+        (made.source / "gpu-manager.yaml").write_text(yaml.safe_dump(MANAGER))
+        (made.source / "extra-config.json").write_text(json.dumps({"default": {"devices": ["/dev/zero"]}}))
+        made.systemd.write("/etc/systemd/system/gpu-manager.service", MANAGER_UNIT)
         made.systemd.write("/etc/fields.csv", FIELDS)
         yield made
 
@@ -107,7 +126,7 @@ def operated(node: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A cluster with our image, in which a stand-in for the device plugin of the GPU Operator runs."""
     tag = import_image(node, tmp_path_factory.mktemp("image"))
     with installed_driver(node.layout) as fake, deployed(node, tag) as deployment:
-        documents = [render_crd(), POLICY, *render_operator()]
+        documents = [render_crd(), POLICY, MANAGER, *render_operator()]
         listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents[:1] + documents[2:]})
         node.run("kubectl", "apply", "-f", "-", stdin=listed)
         node.run("kubectl", "wait", "--for=condition=Established", "crd/clusterpolicies.nvidia.com")
@@ -117,6 +136,7 @@ def operated(node: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         node.run("kubectl", "uncordon", NODE_NAME)
         node.run("kubectl", "label", "node", NODE_NAME, "nodeagent-", *(f"{key}-" for key in DEPLOY_LABELS))
         node.run("kubectl", "delete", "--ignore-not-found", "namespace", OPERATOR)
+        node.run("kubectl", "delete", "--namespace", "kube-system", "daemonset/gpu-manager-daemonset")
         node.run(
             "kubectl", "delete", "--ignore-not-found", "crd/clusterpolicies.nvidia.com", "configmap/plugin-configs"
         )

@@ -101,8 +101,13 @@ def decide_write_delay(
     if present == wanted:
         return None
     if present is not None and present.status == wanted.status:
-        return max(0.0, PAUSE_SECONDS - unwritten_seconds)
-    return max(0.0, SETTLE_SECONDS - wanted_status_seconds) if wanted.status == "True" else 0.0
+        return find_rest(PAUSE_SECONDS, unwritten_seconds)
+    return find_rest(SETTLE_SECONDS, wanted_status_seconds) if wanted.status == "True" else 0.0
+
+
+def find_rest(whole_seconds: float, passed_seconds: float) -> float:
+    """The rest of a time in whole milliseconds: less is lost in a clock's rounding, and waiting for less never ends."""
+    return max(0.0, round(whole_seconds - passed_seconds, 3))
 
 
 def _choose_pods(daemon_set: AgentDaemonSet, pods: Iterable[AgentPod]) -> dict[str, AgentPod]:

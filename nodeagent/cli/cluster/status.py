@@ -19,7 +19,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.kube.errors import KubeError
 from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, Readiness
 from nodeagent.model.values import Value
-from nodeagent.rules.cluster_readiness import SETTLE_SECONDS
+from nodeagent.rules.cluster_readiness import SETTLE_SECONDS, find_rest
 
 
 class ClusterRecord(Value, frozen=True):
@@ -76,9 +76,10 @@ async def wait_ready(
             report(line)
         now = anyio.current_time()
         ready_since = min(ready_since, now) if is_ready(found) else math.inf
-        if now - ready_since >= SETTLE_SECONDS:
+        rest = find_rest(SETTLE_SECONDS, now - ready_since)
+        if not rest:
             return
-        with anyio.move_on_after(ready_since + SETTLE_SECONDS - now):
+        with anyio.move_on_after(rest):
             await cluster.wait_change(changed)
 
 

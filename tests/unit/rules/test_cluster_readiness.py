@@ -15,6 +15,7 @@ from nodeagent.rules.cluster_readiness import (
     SETTLE_SECONDS,
     decide_readiness,
     decide_write_delay,
+    find_rest,
     render_condition,
 )
 
@@ -228,3 +229,11 @@ def test_bad_news_is_written_at_once_and_good_news_once_it_lasts(
     """Other words with the same status wait for the pause, and nothing is written twice."""
     found = decide_write_delay(present, wanted, wanted_status_seconds=wanted_for, unwritten_seconds=unwritten_for)
     assert found == delay
+
+
+def test_a_rest_that_no_clock_shows_is_none() -> None:
+    """The difference of two readings is a little less than it should be, and a wait for that little moves no clock."""
+    assert find_rest(SETTLE_SECONDS, SETTLE_SECONDS - 1.8e-15) == 0.0
+    assert find_rest(SETTLE_SECONDS, 12.0) == 0.0
+    assert find_rest(SETTLE_SECONDS, 9.5) == 0.5
+    assert find_rest(SETTLE_SECONDS, -math.inf) == math.inf

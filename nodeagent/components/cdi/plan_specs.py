@@ -86,7 +86,7 @@ class SpecOptions(Value, frozen=True):
     public_groups: bool = False
     """Whether readers of the public kinds read version 0.7.0 too."""
     containers: ContainersSettings = ContainersSettings()
-    """What the settings give every container with a GPU besides."""
+    """The section with further devices and variables, and the layout, for every container with a GPU."""
 
 
 class SpecPlan(Value, frozen=True):

@@ -58,7 +58,7 @@ class Attempt(Value, frozen=True):
 
 
 class DeletionHistory(Value, frozen=True):
-    """What was seen and done, as far as it counts for a decision; pods by uid."""
+    """Refusals seen and deletions asked for, as far as a decision needs them; pods by uid."""
 
     since: Mapping[str, float] = field(default_factory=dict)
     """Since when each pod is refused."""

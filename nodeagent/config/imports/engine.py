@@ -61,7 +61,7 @@ class NamedFile(Struct, frozen=True):
     key: str
     """The setting."""
     consequence: str
-    """What follows where the file is not imported."""
+    """The consequence for containers where the file is not imported."""
     is_in_pod: bool = False
     """Whether the path is that of a pod, and means nothing on this machine."""
 

@@ -49,7 +49,7 @@ class ExtraDeviceKind(Nested[ExtraDevice], frozen=True):
 
 
 class ContainersSettings(Section):
-    """What every container with a GPU, or with a part of one, finds besides."""
+    """Further devices, variables and the layout of the driver's files in every container with a GPU or a fraction."""
 
     layout: FileLayout = knob(
         OneOf[FileLayout](("standard", "usr_local_nvidia")),

@@ -19,12 +19,6 @@ SUM: Final = "h1:JD3tbmFHCgAwu7+tw7A0PdQ75MYWvL+frgGkv7N5Nqo="
 HERE: Final = Path(__file__).parent
 
 
-def find_obstacle() -> str:
-    """Why it cannot be had here; empty when it can."""
-    missing = [name for name in ("go", "cc") if shutil.which(name) is None]
-    return f"NVIDIA's device plugin is built by {' and '.join(missing)}, not found here" if missing else ""
-
-
 def ask(package: str, name: str, questions: Sequence[Any], scratch: Path) -> list[Any]:
     """The answers of one of its packages to the questions, in their order; `name` is that of our test beside this."""
     source = scratch / "module"

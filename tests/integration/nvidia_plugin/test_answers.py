@@ -23,7 +23,6 @@ from tests.integration.runtimes.releases import BUILD_SECONDS
 
 pytestmark = [
     pytest.mark.timeout(BUILD_SECONDS),
-    pytest.mark.skipif(bool(program.find_obstacle()), reason=program.find_obstacle() or "it can be built"),
     pytest.mark.may_block("a compiler is waited for"),
 ]
 

@@ -9,10 +9,11 @@ from tests.integration.runtimes.releases import BUILD_SECONDS
 from tests.integration.runtimes.support import built, make_driver, make_root
 from tests.support.programs.agent_process import running_agent
 
+OBSTACLE = program.find_obstacle()
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(2 * BUILD_SECONDS),
-    pytest.mark.skipif(bool(program.find_obstacle()), reason=program.find_obstacle() or "it can be built"),
+    pytest.mark.skipif(bool(OBSTACLE), reason=OBSTACLE),
 ]
 
 

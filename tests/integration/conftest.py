@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 
+from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_api_server, start_cluster
@@ -20,6 +21,8 @@ from tests.integration.cluster.making.build import find_binaries, read_plan
 from tests.integration.cluster.making.requirements import require_cluster_machine
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
+from tests.integration.deployment import Deployment, deployed, import_image
+from tests.integration.host_driver import installed_driver
 from tests.integration.unsteady import has_failures
 from tests.support.programs.fake_nvml import fake
 
@@ -166,3 +169,22 @@ def make_agent(node: Cluster) -> Iterator[MakeAgent]:
     for agent in made:
         if agent.is_running():
             agent.stop()
+
+
+@pytest.fixture(scope="module")
+def tag(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image of this checkout, known to containerd."""
+    return import_image(cluster, tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture
+def driver(node: Cluster) -> Iterator[FakeNvml]:
+    with installed_driver(node.layout) as fake:
+        yield fake
+
+
+@pytest.fixture
+def deployment(node: Cluster, driver: FakeNvml, tag: str) -> Iterator[Deployment]:
+    """Nothing of ours, and what it takes to install it."""
+    with deployed(node, tag) as made:
+        yield made

@@ -2,17 +2,15 @@
 
 import json
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.errors import CommandFailed
 from tests.integration.cluster.layout import NODE_NAME
-from tests.integration.deployment import NAMESPACE, Deployment, deployed, import_image
-from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
+from tests.integration.deployment import NAMESPACE, Deployment
+from tests.integration.host_driver import WORKER_ENVIRONMENT
 
 CONFIG = {"driver": {"worker_environment": WORKER_ENVIRONMENT}}
 ENABLED = ("--set", "clusterStatus.enabled=true")
@@ -21,25 +19,6 @@ DAEMON_SET = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/nodeagent"
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 PAUSE = "nvidia.com/gpu.deploy.device-plugin"
 NOT_READY = 7
-
-
-@pytest.fixture(scope="module")
-def tag(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of this checkout, known to containerd."""
-    return import_image(cluster, tmp_path_factory.mktemp("image"))
-
-
-@pytest.fixture
-def driver(node: Cluster) -> Iterator[FakeNvml]:
-    with installed_driver(node.layout) as fake:
-        yield fake
-
-
-@pytest.fixture
-def deployment(node: Cluster, driver: FakeNvml, tag: str) -> Iterator[Deployment]:
-    """Nothing of ours, and what it takes to install it."""
-    with deployed(node, tag) as made:
-        yield made
 
 
 def wait_condition(deployment: Deployment, status: str) -> Json:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.integration.cluster.node import find_strange_files
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
-from tests.integration.deployment import NAMESPACE, Deployment, deployed, find_state, import_image
+from tests.integration.deployment import NAMESPACE, Deployment, deployed, find_state
 from tests.integration.host_driver import WORKER_ENVIRONMENT, installed_driver
 from tests.integration.pod_figures import read_figures, read_seconds_to_devices, report
 
@@ -26,25 +25,6 @@ GRACE_SECONDS = 120
 """Long, so that a pod that hears nothing is told from one on a machine that is slow."""
 STOP_SECONDS = 100.0
 READY_CONDITION = "nvidia.com/GPUReady"
-
-
-@pytest.fixture(scope="module")
-def tag(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of this checkout, known to containerd."""
-    return import_image(cluster, tmp_path_factory.mktemp("image"))
-
-
-@pytest.fixture
-def driver(node: Cluster) -> Iterator[FakeNvml]:
-    with installed_driver(node.layout) as fake:
-        yield fake
-
-
-@pytest.fixture
-def deployment(node: Cluster, driver: FakeNvml, tag: str) -> Iterator[Deployment]:
-    """Nothing of ours, and what it takes to install it."""
-    with deployed(node, tag) as made:
-        yield made
 
 
 def read_allocations(deployment: Deployment) -> dict[str, list[str]]:

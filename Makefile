@@ -82,6 +82,7 @@ e2e: $(STAMP) ## scenarios on a real one-machine Kubernetes and Prometheus (root
 	@$(BIN)/python -m tests.integration.cluster check
 	@$(MAKE) --no-print-directory native
 	@$(BIN)/python -m tests.integration.cluster build
+	@NODEAGENT_CLUSTER_VERSIONS=kubelet=1.34 $(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.conformance
 	@$(BIN)/python -m tests.deploy.helm build
 	@$(BIN)/python -m tests.integration.machine
@@ -112,6 +113,7 @@ nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (r
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.integration.runtimes.releases
 	$(REAPED) $(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
+	$(REAPED) $(BIN)/python -m tests.integration.matrix $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.shake --runs $(RUNS)
 
 lock: ## pin dependencies anew (needs uv)

@@ -12,15 +12,17 @@ import pytest
 
 from tests.fakes.nvml.control import FakeNvml
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest, Settings
+from tests.integration.cluster.cgroups import is_version_1
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.control import Cluster, find_cluster, remove_cluster, start_api_server, start_cluster
-from tests.integration.cluster.errors import NotBuilt, RequirementsMissing
+from tests.integration.cluster.errors import RequirementsMissing
 from tests.integration.cluster.layout import CHECKOUT, Layout
 from tests.integration.cluster.lock import hold
-from tests.integration.cluster.making.build import find_binaries, read_plan
+from tests.integration.cluster.making.build import Programs, find_programs
 from tests.integration.cluster.making.requirements import require_cluster_machine
 from tests.integration.cluster.node import reset_node
 from tests.integration.cluster.pods import Pods
+from tests.integration.cluster.versions import Versions
 from tests.integration.deployment import Deployment, deployed, import_image
 from tests.integration.host_driver import installed_driver
 from tests.integration.unsteady import has_failures
@@ -69,6 +71,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(SCENARIO_SECONDS))
 
 
+def pytest_report_header() -> list[str]:
+    """The versions of the cluster, and what the kubelet is told because of this machine."""
+    told = [f"cluster: {str(Versions.read()) or 'newest releases'}"]
+    if is_version_1():
+        told.append("cgroups: version 1 alone, which a kubelet of 1.35 and newer takes with failCgroupV1: false only")
+    return told
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.stash[_skipped] = []
 
@@ -95,10 +105,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The real cluster, started for this session and removed after it."""
-    binaries, layout = _find_programs()
+    programs, layout = _find_programs()
     reuse = bool(request.config.getoption("--reuse-cluster"))
     with hold(layout):
-        started = (find_cluster(layout) if reuse else None) or start_cluster(layout, binaries)
+        started = (find_cluster(layout) if reuse else None) or start_cluster(layout, programs)
         request.session.stash[_kept_cluster] = started
         try:
             yield started
@@ -110,26 +120,23 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
                 remove_cluster(layout)
 
 
-def _find_programs() -> tuple[Path, Layout]:
+def _find_programs() -> tuple[Programs, Layout]:
     """The cluster's programs, and the place of this checkout's cluster."""
     try:
         require_cluster_machine()
     except RequirementsMissing as error:
         pytest.exit(str(error), returncode=error.exit_status)
-    binaries = find_binaries(read_plan())
-    if binaries is None:
-        raise NotBuilt
-    return binaries, Layout.of_checkout()
+    return find_programs(Versions.read()), Layout.of_checkout()
 
 
 @pytest.fixture(scope="module")
 def api_server() -> Iterator[Cluster]:
     """An API server and its etcd alone, in a place of their own, where nothing but a test changes objects."""
-    binaries, whole = _find_programs()
+    programs, whole = _find_programs()
     layout = Layout(whole.root.with_name(f"{whole.root.name}-api"))
     with hold(layout):
         try:
-            yield start_api_server(layout, binaries)
+            yield start_api_server(layout, programs)
         finally:
             remove_cluster(layout)
 

@@ -1,21 +1,27 @@
 """`python -m tests.integration.lanes WORDS…`: the scenarios in two runs of pytest side by side, both with these words.
 
 The lane `cluster` has every file of scenarios that use the session's cluster, one after the other. The lane `machine`
-has the files whose scenarios use containers, machines or servers of their own; its output comes after the first one's.
+has the files whose scenarios use containers, machines or servers of their own; after it comes the lane `oldest`, with
+the scenarios of every version on a cluster with the oldest node. The output of these two comes after the first one's.
 As a plugin of pytest (`--lane`) this module leaves to a run the scenarios of one lane.
 """
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import IO, Final
 
 import pytest
 
-CLUSTER, MACHINE = "cluster", "machine"
+from tests.integration.cluster.versions import OLDEST, VARIABLE
+
+CLUSTER, MACHINE, OLD = "cluster", "machine", "oldest"
 LANES: Final = (CLUSTER, MACHINE)
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,25 +42,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def main(words: Sequence[str]) -> int:
-    """Run both lanes to their end; the status of the first that has failed."""
+    """Run all lanes to their end; the status of the first that has failed."""
     runs: list[subprocess.Popen[bytes]] = []
-    is_asked = False
+    asked_to_end = Event()
 
     def interrupt(*_: object) -> None:
-        nonlocal is_asked
-        is_asked = True
+        asked_to_end.set()
         for run in runs:
             run.send_signal(signal.SIGINT)
 
+    def run_lanes(lanes: Sequence[str], output: IO[bytes] | None) -> list[int]:
+        statuses = []
+        for lane in lanes:
+            if not asked_to_end.is_set():
+                runs.append(run := _start(lane, words, output))
+                if asked_to_end.is_set():
+                    run.send_signal(signal.SIGINT)
+                statuses.append(run.wait())
+        return statuses
+
     for number in ENDING:
         signal.signal(number, interrupt)
-    with tempfile.TemporaryFile() as later:
+    with tempfile.TemporaryFile() as later, ThreadPoolExecutor(len(LANES)) as threads:
         try:
-            for lane, output in zip(LANES, (None, later), strict=True):
-                runs.append(_start(lane, words, output))
-            if is_asked:
-                interrupt()
-            statuses = [run.wait() for run in runs]
+            first, second = (
+                threads.submit(run_lanes, (CLUSTER,), None),
+                threads.submit(run_lanes, (MACHINE, OLD), later),
+            )
+            statuses = [*first.result(), *second.result()]
         finally:
             for run in runs:
                 run.kill()
@@ -73,10 +88,14 @@ def combine(statuses: Sequence[int]) -> int:
 
 
 def _start(lane: str, words: Sequence[str], output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    plugin = ("-p", "tests.integration.lanes", f"--lane={lane}")
-    command = (sys.executable, "-m", "pytest", *plugin, *words)
+    command, environment = (sys.executable, "-m", "pytest", "-p", "tests.integration.lanes", *words), dict(os.environ)
+    if lane == OLD:
+        command += ("-m", "every_version and not nightly")
+        environment[VARIABLE] = OLDEST
+    else:
+        command += (f"--lane={lane}",)
     # In a session of its own: a Ctrl-C that reaches the whole group of a terminal would interrupt its cleaning up, too.
-    return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    return subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
 
 
 if __name__ == "__main__":

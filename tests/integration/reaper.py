@@ -24,6 +24,7 @@ from tests.integration.cluster.layout import Layout
 from tests.integration.cluster.leftovers import name_of
 from tests.integration.cluster.lock import hold
 from tests.integration.cluster.processes import PROC, ProcessId, read_stat
+from tests.integration.cluster.versions import MATRIX
 
 PATIENCE_SECONDS: Final = 90.0
 """What the command has to clean up in, once it is interrupted: removing a cluster takes up to three times ten."""
@@ -178,11 +179,11 @@ def find_descendants(pid: int) -> list[ProcessId]:
 
 
 def remove_traces() -> str:
-    """Remove the cluster's files, cgroups and kernel settings; what is wrong, empty where nothing is."""
-    layout = Layout.of_checkout()
+    """Remove the clusters' files, cgroups and kernel settings; what is wrong, empty where nothing is."""
     try:
-        with hold(layout):
-            remove_cluster(layout)
+        for layout in {Layout.of_checkout(), *(Layout.of_checkout(versions=each) for each in MATRIX)}:
+            with hold(layout):
+                remove_cluster(layout)
     except (ClusterBusy, LeftBehind) as error:
         return str(error)
     return ""

@@ -90,6 +90,7 @@ def agent(node: Cluster, make_agent: MakeAgent, choices: dict[str, Any], profile
     node.run("kubectl", "delete", "--ignore-not-found", "-f", str(RIGHTS), "-f", str(CLASSES))
 
 
+@pytest.mark.every_version
 def test_each_pod_has_its_claims_devices_and_gives_them_back(node: Cluster, agent: AgentUnderTest, pods: Pods) -> None:
     """A claim for each, one for two pods, one for two containers of which each has its request."""
     make_template(node)
@@ -189,6 +190,7 @@ def test_who_looks_at_all_gpus_is_in_nobodys_way(node: Cluster, agent: AgentUnde
     assert told(node, "before") == before
 
 
+@pytest.mark.every_version
 def test_claims_outlive_the_agent_the_kubelet_the_api_server_and_the_files(
     node: Cluster, agent: AgentUnderTest, pods: Pods
 ) -> None:

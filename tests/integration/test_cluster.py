@@ -15,16 +15,22 @@ from tests.integration.cluster.pods import WAIT, Pods, render_pod
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 FORBIDDEN = 403
 DENIED_BY_POLICY = 422
+NEWEST_KUBERNETES = "1.37"
 
 
+@pytest.mark.every_version
 def test_the_cluster_runs_the_pinned_versions(node: Cluster) -> None:
     """The API server, the kubelet and containerd report the releases that go.mod pins, not unstamped builds."""
-    info = node.api.read_node()["status"]["nodeInfo"]
-    assert node.api.get("/version")["gitVersion"].startswith("v1.36.")
-    assert info["kubeletVersion"].startswith("v1.36.")
-    assert info["containerRuntimeVersion"].startswith("containerd://2.")
+    versions, info = node.state.versions, node.api.read_node()["status"]["nodeInfo"]
+    served = node.api.get("/version")
+    assert served["gitVersion"].startswith(f"v{versions.control_plane or NEWEST_KUBERNETES}.")
+    if versions.emulated:
+        assert f"{served['emulationMajor']}.{served['emulationMinor']}" == versions.emulated
+    assert info["kubeletVersion"].startswith(f"v{versions.kubelet or NEWEST_KUBERNETES}.")
+    assert info["containerRuntimeVersion"].startswith(f"containerd://{versions.containerd or '2'}.")
 
 
+@pytest.mark.every_version
 def test_a_plain_pod_runs(pods: Pods) -> None:
     """A pod is scheduled, started, entered, read and deleted through the API server."""
     name = pods.run(render_pod("plain", ("sh", "-c", f"echo started; {WAIT}"), environment={"WORD": "hello"}))

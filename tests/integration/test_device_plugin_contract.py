@@ -20,7 +20,7 @@ from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, has_reached, render_pod
 from tests.support.wire.kubelets import PATIENCE_SECONDS, KubeletUnderTest, OpenKubelet
 
-pytestmark = pytest.mark.may_leak("worker threads that ask the API server linger idle")
+pytestmark = [pytest.mark.every_version, pytest.mark.may_leak("worker threads that ask the API server linger idle")]
 
 
 class RealKubelet:
@@ -28,7 +28,7 @@ class RealKubelet:
 
     def __init__(self, cluster: Cluster, pods: Pods) -> None:
         self._cluster, self._pods = cluster, pods
-        self.minor = int(cluster.api.get("/version")["minor"])
+        self.minor = int(cluster.api.read_node()["status"]["nodeInfo"]["kubeletVersion"].split(".")[1])
         self.device_plugins_dir = cluster.layout.device_plugins
         self.plugins_registry_dir = cluster.layout.kubelet / "plugins_registry"
         self.pod_resources_socket = cluster.layout.pod_resources_socket

@@ -109,6 +109,7 @@ def agent(node: Cluster, make_agent: MakeAgent) -> AgentUnderTest:
     return made
 
 
+@pytest.mark.every_version
 def test_a_container_has_its_part_and_gives_it_back(agent: AgentUnderTest, pods: Pods) -> None:
     """The part it asked for, on the fullest GPU that has room; a whole one beside it; all free again at the end."""
     pods.run(render_part("a", 30, 32))
@@ -138,6 +139,7 @@ def rights(node: Cluster) -> Iterator[None]:
         node.run("kubectl", "delete", "-f", str(path))
 
 
+@pytest.mark.every_version
 @pytest.mark.usefixtures("rights")
 def test_a_schedulers_choice_is_obeyed_where_it_can_be(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """The node says what it has, the pod says which GPU was chosen for it; one that cannot be is corrected."""
@@ -278,6 +280,7 @@ def read_annotation(node: Cluster) -> str:
     return str(node.api.read_node()["metadata"].get("annotations", {}).get(ANNOTATION, ""))
 
 
+@pytest.mark.every_version
 def test_a_container_that_starts_again_has_what_it_had(agent: AgentUnderTest, pods: Pods, node: Cluster) -> None:
     """Also when agent and kubelet were killed in between: the binding stands in the journal."""
     pods.run(render_part("a", 40, 16, spec={"restartPolicy": "Always"}))

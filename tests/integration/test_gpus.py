@@ -11,7 +11,9 @@ import pytest
 
 from tests.integration.cluster.agent import COMMAND, AgentUnderTest
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.node import ALWAYS_THERE
 from tests.integration.cluster.pods import Pods, has_reached, render_pod
+from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
 GPU = "nvidia.com/gpu"
@@ -24,6 +26,7 @@ ENVIRONMENT: dict[str, dict[str, Any]] = {
 PATIENCE_SECONDS = 30.0
 FOLLOWED_SECONDS = 5.0
 """Within which the node's allocatable devices follow their health; the kubelet here tells its status each 2 s."""
+STALLS, AGENT_RESTARTS, KUBELET_RESTARTS = 3, 50, 20
 FORGOTTEN_ROUNDS, FORGOTTEN_ROUNDS_AT_NIGHT = 5, 200
 
 
@@ -62,6 +65,29 @@ def _wait_verdict(agent: AgentUnderTest, healthy: int) -> None:
         time.sleep(0.1)
 
 
+def _wait_registered(agent: AgentUnderTest) -> None:
+    """Until the kubelet has taken each of the agent's resources."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not all(one["registered"] for one in agent.get_json("/api/v1/state")["plugin"]["resources"]):
+        assert time.monotonic() < deadline, agent.read_log()
+        time.sleep(0.2)
+
+
+def _find_sockets(node: Cluster) -> set[tuple[str, int]]:
+    """The sockets of plugins, one told from the next of its name."""
+    sockets = (path for path in node.layout.device_plugins.glob("*.sock") if path.name not in ALWAYS_THERE)
+    return {(path.name, path.stat().st_ctime_ns) for path in sockets}
+
+
+def _wait_new_socket(node: Cluster, agent: AgentUnderTest, before: set[tuple[str, int]]) -> None:
+    """Until the agent's next life listens for the kubelet."""
+    wait_until(
+        "the next life's socket",
+        lambda: None if _find_sockets(node) - before else agent.read_log(),
+        timeout_seconds=PATIENCE_SECONDS,
+    )
+
+
 def _distribution(pods: Pods, names: Iterable[str]) -> dict[str, str]:
     """Device to pod, as the containers were told; a device told twice fails here."""
     told = [(device, name) for name in names for device in _visible(pods, name)]
@@ -69,6 +95,7 @@ def _distribution(pods: Pods, names: Iterable[str]) -> dict[str, str]:
     return dict(told)
 
 
+@pytest.mark.every_version
 def test_a_pod_gets_the_gpus_it_asks_for(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """Two of eight, named in its environment, known to the agent by the pod's name, and free again after it."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
@@ -97,6 +124,7 @@ def test_eight_pods_race_for_eight_gpus(node: Cluster, pods: Pods, make_agent: M
     pods.wait_for(ninth, "pending", lambda pod: pod["status"]["phase"] == "Pending")
 
 
+@pytest.mark.every_version
 def test_a_killed_agent_loses_no_allocation(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """After kill -9 and a restart the running pods' GPUs are still theirs, and new pods get others."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
@@ -128,6 +156,7 @@ def test_an_agent_killed_during_admissions_doubles_nothing(node: Cluster, pods: 
     _distribution(pods, [*running, *filter(None, [late])])
 
 
+@pytest.mark.every_version
 def test_a_restarted_kubelet_hears_of_the_gpus_again(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """The agent registers again by itself; the running pod keeps its GPUs and they are not given away."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
@@ -136,6 +165,53 @@ def test_a_restarted_kubelet_hears_of_the_gpus_again(node: Cluster, pods: Pods, 
     node.restart_kubelet()
     node.wait_count(GPU, 8)
     second = pods.run(_ask("second", 4))
+    _wait_held(agent, _distribution(pods, [first, second]))
+
+
+@pytest.mark.every_version
+def test_an_agent_restarted_beside_a_stalled_kubelet_is_served(
+    node: Cluster, pods: Pods, make_agent: MakeAgent
+) -> None:
+    """The kubelet sees the end of the old stream together with the new registration, whichever of them it reads first.
+
+    From 1.37 on a kubelet refuses the socket path of a plugin that it believes alive, until the kubelet's own restart.
+    """
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    node.wait_count(GPU, 8)
+    first = pods.run(_ask("first", 2))
+    for _ in range(STALLS):
+        with node.stalled("kubelet"):
+            before = _find_sockets(node)
+            agent.stop(signal.SIGKILL)
+            agent.start()
+            _wait_new_socket(node, agent, before)
+        agent.wait_ready()
+    _wait_registered(agent)
+    node.wait_count(GPU, 8)
+    second = pods.run(_ask("second", 6))
+    _wait_held(agent, _distribution(pods, [first, second]))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.every_version
+def test_50_restarts_of_the_agent_and_20_of_the_kubelet_leave_the_gpus_offered(
+    node: Cluster, pods: Pods, make_agent: MakeAgent
+) -> None:
+    """After each of them the resource is registered, and pods before and after have GPUs of their own."""
+    agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)
+    node.wait_count(GPU, 8)
+    first = pods.run(_ask("first", 2))
+    for number in range(AGENT_RESTARTS):
+        agent.stop(signal.SIGKILL if number % 2 else signal.SIGTERM)
+        agent.start()
+        agent.wait_ready()
+        _wait_registered(agent)
+    for _ in range(KUBELET_RESTARTS):
+        node.restart_kubelet()
+        _wait_registered(agent)
+    node.wait_count(GPU, 8)
+    second = pods.run(_ask("second", 6))
     _wait_held(agent, _distribution(pods, [first, second]))
 
 
@@ -183,6 +259,7 @@ def _simulate_fault(agent: AgentUnderTest, *words: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
 
 
+@pytest.mark.every_version
 def test_a_lost_gpu_leaves_the_allocatable_ones_and_returns(node: Cluster, make_agent: MakeAgent) -> None:
     """Health goes both ways, within seconds of the agent's verdict; a GPU that is back it finds at its next look."""
     agent = make_agent(gpus="simulated:dgx-h100", settings=ENVIRONMENT)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import pytest
 
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
 from nodeagent.cli.uninstall.steps import Step
@@ -40,6 +41,7 @@ def select(cluster: Cluster, selector: str) -> list[str]:
     return [each["metadata"]["name"] for each in answer["items"]]
 
 
+@pytest.mark.every_version
 def test_the_node_is_found_by_its_labels(node: Cluster, make_agent: MakeAgent) -> None:
     """People select nodes by model, count and presence; a label of somebody else stays."""
     node.api.patch(NODE, {"metadata": {"labels": {"team": "blue"}}})
@@ -118,6 +120,7 @@ def test_a_contested_label_is_reported_and_not_fought(node: Cluster, make_agent:
     wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1")
 
 
+@pytest.mark.every_version
 def test_the_startup_taint_goes_once_the_gpus_are_ready(node: Cluster, make_agent: MakeAgent) -> None:
     """The configured taint is taken off, and no other."""
     taints = [

@@ -146,6 +146,7 @@ def list_generations(node: Cluster) -> list[int]:
     return [one["spec"]["pool"]["generation"] for one in list_slices(node)]
 
 
+@pytest.mark.every_version
 def test_slices_appear_stay_as_they_are_and_are_put_back(node: Cluster, make_agent: MakeAgent) -> None:
     """All eight GPUs in one slice that goes with its node; deleted by hand or with all others it comes again."""
     began = time.monotonic()

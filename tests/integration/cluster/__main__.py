@@ -16,8 +16,9 @@ from tests.integration.cluster.errors import ClusterError, RequirementsMissing
 from tests.integration.cluster.layout import LONGEST_ROOT, Layout
 from tests.integration.cluster.leftovers import find_leftovers
 from tests.integration.cluster.lock import hold
-from tests.integration.cluster.making.build import build, find_binaries, find_cache, read_plan
+from tests.integration.cluster.making.build import build_programs, find_cache
 from tests.integration.cluster.making.requirements import read_missing, require_cluster_machine
+from tests.integration.cluster.versions import Versions
 
 Answer = Mapping[str, object]
 
@@ -36,6 +37,10 @@ examples:
   kubectl get nodes
   python -m tests.integration.cluster status --json      what runs, with process ids and logs
   python -m tests.integration.cluster down               end it and prove that nothing is left
+
+A cluster is of the newest release of Kubernetes and containerd that the tests know. NODEAGENT_CLUSTER_VERSIONS names
+other ones for each part: control_plane, emulated (what the control plane serves), kubelet, containerd:
+  NODEAGENT_CLUSTER_VERSIONS="kubelet=1.34 emulated=1.34" python -m tests.integration.cluster up
 
 exit status: 0 done (status: the cluster runs); 1 failed, the message says what and where; 2 wrong usage;
 3 status or env without a running cluster; 4 this machine lacks something, the message names it
@@ -94,20 +99,19 @@ def run_packages(layout: Layout) -> tuple[int, Answer, str]:
 def run_build(layout: Layout) -> tuple[int, Answer, str]:
     require_cluster_machine()
     began = time.monotonic()
-    plan = read_plan()
-    was_there = find_binaries(plan) is not None
-    folder = build(plan, say)
-    text = f"already built: {folder}" if was_there else f"built in {time.monotonic() - began:.0f} s: {folder}"
-    return 0, {"binaries": str(folder), "built": not was_there}, text
+    programs = build_programs(Versions.read(), say)
+    paths = {name: str(path) for name, path in sorted(programs.paths.items())}
+    lines = (f"{name:26} {path}" for name, path in paths.items())
+    return 0, {"programs": paths}, "\n".join((*lines, f"all there after {time.monotonic() - began:.0f} s"))
 
 
 def run_up(layout: Layout) -> tuple[int, Answer, str]:
     require_cluster_machine()
-    binaries = build(read_plan(), say)
+    programs = build_programs(Versions.read(), say)
     with hold(layout):
         began = time.monotonic()
         running = find_cluster(layout)
-        cluster = running or start_cluster(layout, binaries)
+        cluster = running or start_cluster(layout, programs)
     text = "up already" if running else f"up in {time.monotonic() - began:.1f} s"
     return 0, describe(cluster), f"{text}: KUBECONFIG={layout.kubeconfig('admin')}"
 
@@ -135,7 +139,7 @@ def run_env(layout: Layout) -> tuple[int, Answer, str]:
     if cluster is None:
         return 3, {}, "echo 'no cluster runs: python -m tests.integration.cluster up' >&2"
     values = {key: cluster.environment[key] for key in ("KUBECONFIG", "CONTAINER_RUNTIME_ENDPOINT")}
-    values["PATH"] = f"{cluster.state.binaries}:$PATH"
+    values["PATH"] = f"{layout.programs}:$PATH"
     return 0, values, "\n".join(f'export {key}="{value}"' for key, value in values.items())
 
 
@@ -146,7 +150,8 @@ def describe(cluster: Cluster) -> Answer:
         "running": True,
         "root": str(layout.root),
         "kubeconfig": str(layout.kubeconfig("admin")),
-        "binaries": str(cluster.state.binaries),
+        "versions": str(cluster.state.versions),
+        "programs": str(layout.programs),
         "cache": str(find_cache()),
         "api_port": cluster.state.ports.api,
         "device_plugins_dir": str(layout.device_plugins),

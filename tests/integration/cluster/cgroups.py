@@ -24,6 +24,11 @@ def read_hierarchies() -> tuple[Path, ...]:
     return find_hierarchies(Path("/proc/self/mountinfo").read_text())
 
 
+def is_version_1(root: Path = Path("/sys/fs/cgroup")) -> bool:
+    """Whether a kubelet finds cgroups of version 1 here: the root of version 2 hands on controllers."""
+    return not (root / "cgroup.controllers").exists()
+
+
 def create(name: str, hierarchies: Iterable[Path]) -> None:
     """Make the cgroup everywhere, with every controller it may hand on."""
     for hierarchy in hierarchies:

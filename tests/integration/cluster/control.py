@@ -17,6 +17,7 @@ from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.errors import ApiUnreachable, CommandFailed, LeftBehind, ProcessDied
 from tests.integration.cluster.layout import CHECKOUT, NODE_NAME, Layout, State, choose_ports
 from tests.integration.cluster.leftovers import find_leftovers
+from tests.integration.cluster.making.build import Programs
 from tests.integration.cluster.making.setup import read_token, write_files
 from tests.integration.cluster.namespace import find_members, join_namespace, open_namespace
 from tests.integration.cluster.processes import end, read_record, run, spawn, wait_until
@@ -33,7 +34,7 @@ class Cluster:
     def __init__(self, layout: Layout, state: State) -> None:
         self.layout, self.state = layout, state
         self.environment: Mapping[str, str] = {
-            "PATH": f"{state.binaries}:{os.environ['PATH']}",
+            "PATH": f"{layout.programs}:{os.environ['PATH']}",
             "HOME": str(layout.root),
             "KUBECONFIG": str(layout.kubeconfig("admin")),
             "CONTAINER_RUNTIME_ENDPOINT": f"unix://{layout.containerd_socket}",
@@ -60,7 +61,8 @@ class Cluster:
 
     def start(self, name: str) -> None:
         """Start one of the processes; return at once."""
-        command = join_namespace(self.layout, PROCESSES[name](self.layout, self.state.ports))
+        words = (*PROCESSES[name](self.layout, self.state.ports), *self.state.versions.list_flags(name))
+        command = join_namespace(self.layout, words)
         spawn(command, self.layout.log(name), self.layout.records / name, self.environment)
 
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
@@ -68,6 +70,17 @@ class Cluster:
         process = read_record(self.layout.records / name)
         if process is not None and end((process,), number, STOP_SECONDS):
             end((process,), signal.SIGKILL, STOP_SECONDS)
+
+    @contextmanager
+    def stalled(self, name: str) -> Iterator[None]:
+        """One of the processes stands still for as long as the block, as on a node without processor time."""
+        process = read_record(self.layout.records / name)
+        assert process is not None, f"{name} was not started"
+        process.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send(signal.SIGCONT)
 
     def restart_kubelet(self) -> None:
         """Stop the kubelet, start it again, and wait until it knows its pods and listens for device plugins."""
@@ -233,17 +246,17 @@ def pod_names(pods: Json) -> set[str]:
     return {each["metadata"]["name"] for each in pods["items"] or ()}
 
 
-def start_cluster(layout: Layout, binaries: Path) -> Cluster:
+def start_cluster(layout: Layout, programs: Programs) -> Cluster:
     """Clear the place, then bring a new cluster up in it."""
-    cluster = _prepare_cluster(layout, binaries)
+    cluster = _prepare_cluster(layout, programs)
     cgroups.create(layout.cgroup_root, cgroups.read_hierarchies())
     cluster.bring_up()
     return cluster
 
 
-def start_api_server(layout: Layout, binaries: Path) -> Cluster:
+def start_api_server(layout: Layout, programs: Programs) -> Cluster:
     """Clear the place, then bring an API server up in it, without anything that changes its objects by itself."""
-    cluster = _prepare_cluster(layout, binaries)
+    cluster = _prepare_cluster(layout, programs)
     for name in ("etcd", "apiserver"):
         cluster.start(name)
     cluster.wait_api()
@@ -253,10 +266,12 @@ def start_api_server(layout: Layout, binaries: Path) -> Cluster:
     return cluster
 
 
-def _prepare_cluster(layout: Layout, binaries: Path) -> Cluster:
+def _prepare_cluster(layout: Layout, programs: Programs) -> Cluster:
     remove_cluster(layout)
-    state = State(choose_ports(), binaries, sysctls.read_sysctls())
-    write_files(layout, state.ports)
+    state = State(choose_ports(), programs.versions, sysctls.read_sysctls())
+    write_files(layout, state.ports, state.versions)
+    for name, program in programs.paths.items():
+        (layout.programs / name).symlink_to(program)
     state.write(layout)
     open_namespace(layout)
     return Cluster(layout, state)

@@ -2,6 +2,7 @@
 
 ClusterError
 ├── RequirementsMissing   this machine lacks something; exit status 4, nothing was started
+├── UnknownVersion        a version was asked for that cannot be built
 ├── NotBuilt              tests were started before the programs were built
 ├── BuildFailed           the Go tool chain refused; exit status 1
 ├── ClusterBusy           another process holds this cluster; exit status 1
@@ -35,11 +36,22 @@ class RequirementsMissing(ClusterError):
         super().__init__("the real cluster cannot run here: " + "; ".join(self.missing))
 
 
+class UnknownVersion(ClusterError):
+    """The versions that were asked for name a part or a release that is not there: wrong usage, exit status 2."""
+
+    exit_status = 2
+
+    def __init__(self, asked: str, known: str) -> None:
+        super().__init__(f"NODEAGENT_CLUSTER_VERSIONS: {asked!r} is not known; {known}")
+
+
 class NotBuilt(ClusterError):
     """A test session does not build: it would run into the time limit of its first test."""
 
-    def __init__(self) -> None:
-        super().__init__("the cluster's programs are not built: run `python -m tests.integration.cluster build` first")
+    def __init__(self, versions: object) -> None:
+        words = f"NODEAGENT_CLUSTER_VERSIONS='{versions}' " if str(versions) else ""
+        command = f"{words}python -m tests.integration.cluster build"
+        super().__init__(f"the cluster's programs are not built: run `{command}` first")
 
 
 class BuildFailed(ClusterError):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.integration.cluster.errors import PathTooLong
+from tests.integration.cluster.versions import VARIABLE, Versions
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROOT_VARIABLE = "NODEAGENT_CLUSTER_ROOT"
@@ -48,10 +49,11 @@ class Layout:
             raise PathTooLong(self.root, LONGEST_ROOT)
 
     @classmethod
-    def of_checkout(cls, checkout: Path = CHECKOUT) -> Self:
-        """The layout this checkout uses unless told otherwise: two checkouts never share a cluster."""
+    def of_checkout(cls, checkout: Path = CHECKOUT, versions: str | None = None) -> Self:
+        """The layout this checkout uses unless told otherwise: neither checkouts nor versions share a cluster."""
         chosen = os.environ.get(ROOT_VARIABLE)
-        mark = hashlib.sha256(os.fsencode(checkout)).hexdigest()[:8]
+        chosen_versions = os.environ.get(VARIABLE, "") if versions is None else versions
+        mark = hashlib.sha256(os.fsencode(checkout) + chosen_versions.encode()).hexdigest()[:8]
         return cls(Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"nodeagent-e2e-{mark}")
 
     @property
@@ -75,6 +77,11 @@ class Layout:
     @property
     def certs(self) -> Path:
         return self.root / "certs"
+
+    @property
+    def programs(self) -> Path:
+        """A link to each program of the cluster, in the version that was asked for."""
+        return self.root / "bin"
 
     @property
     def etcd_data(self) -> Path:
@@ -172,6 +179,7 @@ class Layout:
         return (
             self.logs,
             self.records,
+            self.programs,
             self.certs,
             self.containerd,
             self.shim_sockets,
@@ -186,15 +194,14 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What must be remembered between `up` and `down`: ports, and the kernel settings that the kubelet changed."""
+    """What is remembered between `up` and `down`: ports, versions, and kernel settings that the kubelet changed."""
 
     ports: Ports
-    binaries: Path
+    versions: Versions
     sysctls: dict[str, str]
 
     def write(self, layout: Layout) -> None:
-        document = {**dataclasses.asdict(self), "binaries": str(self.binaries)}
-        layout.state_file.write_text(json.dumps(document, indent=1))
+        layout.state_file.write_text(json.dumps({**dataclasses.asdict(self), "versions": str(self.versions)}, indent=1))
 
     @classmethod
     def read(cls, layout: Layout) -> Self | None:
@@ -203,7 +210,7 @@ class State:
             document = json.loads(layout.state_file.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-        return cls(Ports(**document["ports"]), Path(document["binaries"]), document["sysctls"])
+        return cls(Ports(**document["ports"]), Versions.parse(document["versions"]), document["sysctls"])
 
 
 def choose_ports() -> Ports:

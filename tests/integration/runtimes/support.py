@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
-from tests.support.files.cache import find_cache
+from tests.integration.cluster.making.build import find_binaries, read_plan
 from tests.support.programs.agent_process import running_agent
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -24,13 +24,9 @@ PATIENCE_SECONDS = 120
 
 def find_programs() -> str | None:
     """The directory with containerd, its shim and ctr: built for the cluster of these tests, or installed."""
-    built = [
-        path.parent
-        for path in sorted((find_cache() / "cluster").glob("*/containerd"))
-        if (path.parent / "ctr").exists()
-    ]
+    built = find_binaries(read_plan()) if shutil.which("go") else None
     installed = shutil.which("containerd")
-    return str(built[-1]) if built else str(Path(installed).parent) if installed else None
+    return str(built) if built else str(Path(installed).parent) if installed else None
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:

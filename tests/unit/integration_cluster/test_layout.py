@@ -15,18 +15,23 @@ from tests.integration.cluster.layout import (
     choose_ports,
     is_free_port,
 )
+from tests.integration.cluster.versions import OLDEST, VARIABLE, Versions
 
 UNIX_SOCKET_LIMIT = 107
 SHIM_SOCKET_NAME = 64
 
 
 def test_checkouts_do_not_share_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two checkouts use two places, one checkout always the same."""
+    """Two checkouts use two places, one checkout always the same for the same versions."""
     monkeypatch.delenv(ROOT_VARIABLE, raising=False)
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/tmp")
+    monkeypatch.delenv(VARIABLE, raising=False)
     one, two = Layout.of_checkout(Path("/src/one")), Layout.of_checkout(Path("/src/two"))
     assert one != two
     assert one == Layout.of_checkout(Path("/src/one"))
+    monkeypatch.setenv(VARIABLE, OLDEST)
+    assert one != Layout.of_checkout(Path("/src/one")) == Layout.of_checkout(Path("/src/one"), OLDEST)
+    assert one == Layout.of_checkout(Path("/src/one"), "")
 
 
 def test_the_place_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +70,7 @@ def test_a_state_comes_back_as_written(short_dir: Path) -> None:
     """What `up` remembers is what `down` reads; no state, or half of one, is none."""
     layout = Layout(short_dir)
     assert State.read(layout) is None
-    state = State(Ports(1, 2, 3, 4), Path("/binaries"), {"vm/overcommit_memory": "0"})
+    state = State(Ports(1, 2, 3, 4), Versions(kubelet="1.34", emulated="1.34"), {"vm/overcommit_memory": "0"})
     state.write(layout)
     assert State.read(layout) == state
     layout.state_file.write_text(layout.state_file.read_text()[:20])

@@ -7,11 +7,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.integration.cluster.commands import PROCESSES
 from tests.integration.cluster.layout import KUBELET_ROOT, NODE_NAME, SERVICE_RANGE, Layout, Ports
 from tests.integration.cluster.making import render
+from tests.integration.cluster.versions import Versions
 
 LAYOUT = Layout(Path("/tmp/place"))
 PORTS = Ports(2379, 2380, 6443, 10250)
@@ -36,10 +38,11 @@ def test_clients_verify_the_server() -> None:
     assert document["users"][0]["user"] == {"token": "secret"}
 
 
-def test_containerd_writes_only_below_the_scratch_directory() -> None:
+@pytest.mark.parametrize(("containerd", "plugin"), [("", "cri.v1.runtime"), ("1.7", "grpc.v1.cri")])
+def test_containerd_writes_only_below_the_scratch_directory(containerd: str, plugin: str) -> None:
     """Every absolute path in its configuration is ours, CDI is on, and its shims' sockets fit."""
-    text = render.render_containerd(LAYOUT)
-    runtime = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.runtime"]
+    text = render.render_containerd(LAYOUT, Versions(containerd=containerd))
+    runtime = tomllib.loads(text)["plugins"][f"io.containerd.{plugin}"]
     assert runtime["enable_cdi"] is True
     assert runtime["cdi_spec_dirs"] == ["/tmp/place/cdi/etc", "/tmp/place/run/cdi"]
     assert all(path.startswith("/tmp/place") for path in re.findall(r'"(/[^"]*)"', text))

@@ -34,6 +34,15 @@ def test_hierarchies_of_both_versions_are_found() -> None:
     assert cgroups.find_hierarchies(MOUNTINFO) == expected
 
 
+def test_the_version_of_cgroups_is_that_of_their_root(tmp_path: Path) -> None:
+    """A machine with both, where version 2 lies below, is one of version 1 for the kubelet."""
+    (tmp_path / "unified").mkdir()
+    (tmp_path / "unified" / "cgroup.controllers").touch()
+    assert cgroups.is_version_1(tmp_path)
+    (tmp_path / "cgroup.controllers").touch()
+    assert not cgroups.is_version_1(tmp_path)
+
+
 def test_a_version_1_cpuset_is_usable_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new cpuset inherits the processors and memory of its parent."""
     (tmp_path / "cpuset.cpus").write_text("0-1")

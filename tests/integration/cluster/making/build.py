@@ -4,18 +4,19 @@ Owns the cache: one folder per key, complete or called `<key>.partial`; a broken
 Refuses to build with anything but the pinned modules (`-mod=readonly`).
 """
 
+import dataclasses
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.integration.cluster.errors import BuildFailed
+from tests.integration.cluster.errors import BuildFailed, NotBuilt
 from tests.integration.cluster.making.plan import GO_ENVIRONMENT, BuildPlan, Program, plan_build
+from tests.integration.cluster.versions import MODULE, Versions
 from tests.support.files.cache import find_cache as find_whole_cache
 from tests.support.files.cache import locked
 
-MODULE = Path(__file__).resolve().parents[1]
 PROGRESS_SECONDS = 15
 LAST_LINES = 20
 
@@ -61,6 +62,42 @@ def build(plan: BuildPlan, say: Callable[[str], None], module: Path = MODULE) ->
         for log in partial.glob("*.log"):
             log.unlink()
         return partial.rename(cache / plan.key)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Programs:
+    """Each program of a cluster of these versions."""
+
+    versions: Versions
+    paths: Mapping[str, Path]
+
+
+def find_programs(versions: Versions) -> Programs:
+    """The built programs of these versions.
+
+    Raises:
+        NotBuilt: one of them is not there.
+    """
+
+    def find(module: Path) -> Path:
+        folder = find_binaries(read_plan(module))
+        if folder is None:
+            raise NotBuilt(versions)
+        return folder
+
+    return _choose_programs(versions, find)
+
+
+def build_programs(versions: Versions, say: Callable[[str], None]) -> Programs:
+    """The programs of these versions, built where they are missing."""
+    return _choose_programs(versions, lambda module: build(read_plan(module), say, module))
+
+
+def _choose_programs(versions: Versions, provide: Callable[[Path], Path]) -> Programs:
+    folders = {module: provide(module) for module in (MODULE, *sorted(set(versions.modules.values())))}
+    newest = {program.name: program for program in folders[MODULE].iterdir()}
+    chosen = {name: folders[module] / name for name, module in versions.modules.items()}
+    return Programs(versions, newest | chosen)
 
 
 class _Progress:

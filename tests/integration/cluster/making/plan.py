@@ -14,6 +14,7 @@ from typing import Final
 STAMPS: Final[Mapping[str, tuple[str, ...]]] = {
     "k8s.io/kubernetes": ("k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"),
     "go.etcd.io/etcd/server/v3": ("go.etcd.io/etcd/api/v3/version.GitSHA",),
+    "github.com/containerd/containerd": ("github.com/containerd/containerd/version.Version",),
     "github.com/containerd/containerd/v2": ("github.com/containerd/containerd/v2/version.Version",),
     "sigs.k8s.io/cri-tools": ("sigs.k8s.io/cri-tools/pkg/version.Version",),
 }
@@ -53,8 +54,8 @@ def plan_build(go_mod: str, go_sum: str, go_version: str) -> BuildPlan:
 def parse_programs(go_mod: str) -> tuple[Program, ...]:
     """The `tool` lines of go.mod, each with the module it comes from and that module's pinned version."""
     versions = dict(re.findall(r"^(?:require)?\s+(\S+\.\S+) (v\S+)(?: // indirect)?$", go_mod, re.MULTILINE))
-    block = re.search(r"^tool \((.*?)^\)", go_mod, re.MULTILINE | re.DOTALL)
-    packages = block.group(1).split() if block else []
+    block = re.search(r"^tool (?:\((.*?)^\)|(\S+)$)", go_mod, re.MULTILINE | re.DOTALL)
+    packages = "".join(filter(None, block.groups())).split() if block else []
     return tuple(describe_program(package, versions) for package in packages)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from tests.integration.cluster.layout import NODE_NAME, SERVICE_ADDRESS, Layout, Ports
+from tests.integration.cluster.versions import Versions
 
 PAUSE_IMAGE = "localhost/pause:1"
 BUSYBOX_IMAGE = "localhost/busybox:1"
@@ -73,11 +74,10 @@ def render_cni(layout: Layout, ports: Ports) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "test", "plugins": [plugin]})
 
 
-def render_containerd(layout: Layout) -> str:
-    """Render containerd 2 with CDI, everything it writes below the scratch directory."""
+def render_containerd(layout: Layout, versions: Versions) -> str:
+    """Render containerd with CDI, everything it writes below the scratch directory."""
     cdi = ", ".join(f'"{each}"' for each in layout.cdi_dirs)
-    return f"""\
-version = 3
+    shared = f"""\
 root = "{layout.containerd}/root"
 state = "{layout.containerd}/state"
 imports = []
@@ -87,21 +87,40 @@ imports = []
   path = "{layout.containerd}/opt"
 [plugins.'io.containerd.nri.v1.nri']
   disable = true  # its socket would lie in /run
-[plugins.'io.containerd.shim.v1.manager']
+"""
+    containers = f"""\
+  enable_cdi = true
+  cdi_spec_dirs = [{cdi}]
+  restrict_oom_score_adj = true  # sandboxes ask for -998, which a restricted machine forbids
+"""
+    if versions.containerd.startswith("1."):
+        return f"""\
+version = 2
+{shared}[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = "{PAUSE_IMAGE}"
+{containers}[plugins.'io.containerd.grpc.v1.cri'.cni]
+  conf_dir = "{layout.cni}"
+  bin_dir = "{layout.cni}"
+{_render_runc(layout, "grpc.v1.cri")}"""
+    return f"""\
+version = 3
+{shared}[plugins.'io.containerd.shim.v1.manager']
   socket_dir = "{layout.shim_sockets}"
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "{PAUSE_IMAGE}"
 [plugins.'io.containerd.cri.v1.runtime']
-  enable_cdi = true
-  cdi_spec_dirs = [{cdi}]
-  restrict_oom_score_adj = true  # sandboxes ask for -998, which a restricted machine forbids
-[plugins.'io.containerd.cri.v1.runtime'.cni]
+{containers}[plugins.'io.containerd.cri.v1.runtime'.cni]
   conf_dir = "{layout.cni}"
   bin_dirs = ["{layout.cni}"]
   use_internal_loopback = true
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+{_render_runc(layout, "cri.v1.runtime")}"""
+
+
+def _render_runc(layout: Layout, plugin: str) -> str:
+    return f"""\
+[plugins.'io.containerd.{plugin}'.containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+[plugins.'io.containerd.{plugin}'.containerd.runtimes.runc.options]
   SystemdCgroup = false
   Root = "{layout.containerd}/runc"
 """

@@ -11,9 +11,10 @@ from tests.integration.cluster.making import render
 from tests.integration.cluster.making.certificates import write_certificates
 from tests.integration.cluster.making.images import render_image
 from tests.integration.cluster.processes import run
+from tests.integration.cluster.versions import Versions
 
 
-def write_files(layout: Layout, ports: Ports) -> None:
+def write_files(layout: Layout, ports: Ports, versions: Versions) -> None:
     """Directories, certificates, tokens, configuration and image of a new cluster."""
     layout.root.mkdir(mode=0o700)  # tokens and keys lie in here
     for directory in layout.directories():
@@ -23,7 +24,7 @@ def write_files(layout: Layout, ports: Ports) -> None:
     (layout.certs / "tokens.csv").write_text(render.render_tokens(tokens))
     for user, token in tokens.items():
         layout.kubeconfig(user).write_text(render.render_kubeconfig(layout, ports, token))
-    layout.config("containerd").write_text(render.render_containerd(layout))
+    layout.config("containerd").write_text(render.render_containerd(layout, versions))
     layout.config("kubelet").write_text(render.render_kubelet(layout, ports))
     (layout.cni / "10-pod-network.conflist").write_text(render.render_cni(layout, ports))
     write_pod_network(layout.cni / render.POD_NETWORK)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -35,7 +36,7 @@ def rights(node: Cluster) -> Iterator[None]:
 def test_a_sick_gpu_is_in_the_status_of_the_pods_that_hold_it(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """One pod has its GPU by the device plugin, one by a claim; a kubelet before 1.36 shows nothing of health."""
     chosen = settings(node.layout)
-    doors = [{"gpus": ["0"], "door": "device-plugin"}, {"gpus": ["1"], "door": "claims"}]
+    doors = [{"gpus": ["0"], "door": "whole"}, {"gpus": ["1"], "door": "claims"}]
     plugin = {"device_plugin": {"device_list_strategy": ["envvar"]}}
     agent = make_agent(gpus="simulated:dgx-h100", settings=chosen | plugin | {"doors": {"rules": doors}})
     wait_until("a GPU in a slice", lambda: None if list_devices(node) else "none", timeout_seconds=PATIENCE_SECONDS)
@@ -83,13 +84,14 @@ def watched_slices(node: Cluster) -> Iterator[list[Json]]:
     """Each state that a slice ever had, complete when the block has ended."""
     seen: list[Json] = []
     command = ("kubectl", "get", "resourceslices", "--watch", "--output-watch-events", "--output", "json")
-    with subprocess.Popen(command, env=dict(node.environment), stdout=subprocess.PIPE, text=True) as watch:
-        try:
-            yield seen
-        finally:
-            watch.terminate()
-        assert watch.stdout is not None
-        text, decoder = watch.stdout.read(), json.JSONDecoder()
+    with tempfile.TemporaryFile("w+") as output:
+        with subprocess.Popen(command, env=dict(node.environment), stdout=output) as watch:
+            try:
+                yield seen
+            finally:
+                watch.terminate()
+        output.seek(0)
+        text, decoder = output.read(), json.JSONDecoder()
     while text := text.lstrip():
         event, end = decoder.raw_decode(text)
         seen.append(event)

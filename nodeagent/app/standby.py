@@ -4,6 +4,7 @@ A DaemonSet with `maxSurge` ends the old pod only once the new pod is ready, so 
 lock. Owns the answers of that time: probes are content, a scrape is empty, and all else is refused with the reason.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -16,9 +17,13 @@ import anyio
 from anyio import TASK_STATUS_IGNORED, CancelScope
 from anyio.abc import TaskStatus
 
+from nodeagent.app.errors import JournalTooNew
+from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.host.errors import StateLocked
+from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, StateLocked
+from nodeagent.edge.host.files.atomic_file import read_bounded
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.state_lock import StateLock
 from nodeagent.edge.http.access import Access
 from nodeagent.edge.http.hosts import AllowedHosts
@@ -49,15 +54,17 @@ class Standby:
         """After the patience the standby says that the wait is long, and goes on waiting."""
         names = (settings.node.name or os.uname().nodename, os.uname().nodename)
         self._hosts = AllowedHosts(names, settings.http.allowed_hosts)
-        self._patience_seconds = patience_seconds
+        self._state_dir, self._patience_seconds = settings.node.state_dir, patience_seconds
         self._began = time.monotonic()
 
     def wait(self, lock: StateLock, refusal: StateLocked, public: socket.socket, access: Access | None) -> None:
         """Answer at `public` until the lock is held; a signal to stop ends the process with status 0.
 
         Raises:
+            JournalTooNew: After taking over, this version could not go on from the journal.
             FileNotWritten: The lock cannot be had at all.
         """
+        self._check_journal()
         handlers = {number: signal.getsignal(number) for number in STOPS}
         is_held = anyio.run(self._wait, lock, refusal, public, access)
         # Without a handler of its own the first process of a container would not hear a signal until the agent runs.
@@ -67,6 +74,15 @@ class Standby:
             _log.info("standby_stopped")
             sys.exit(0)
         _log.info("standby_took_over", waited_seconds=round(self._waited_seconds(), 1))
+
+    def _check_journal(self) -> None:
+        """Refuse before being ready: afterwards the agent at work would be ended for nothing."""
+        path = self._state_dir / JOURNAL_NAME
+        # A journal that cannot be read now is the start's to judge, as without a standby.
+        with contextlib.suppress(FileUnreadable, FileTooLarge):
+            reason = parse_journal(read_bounded(path)).refusal
+            if reason:
+                raise JournalTooNew(str(path), reason)
 
     async def _wait(self, lock: StateLock, refusal: StateLocked, public: socket.socket, access: Access | None) -> bool:
         """Whether the lock is held; a signal to stop ends the wait without the lock."""

@@ -9,6 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from nodeagent.components.allocations.journal_format import encode_records
+from nodeagent.components.allocations.ledger import FORMAT, Opened
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from tests.component.standby.harness import GPUS, STANDBY, hear, running, running_node, take_over
 from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, run_command
 from tests.support.waiting import in_thread
@@ -127,6 +130,22 @@ def test_a_standby_starts_at_once_where_nobody_is(short_dir: Path) -> None:
         hear(first, "agent_started")
         assert "standby_began" not in "".join(first.output)
         assert first.stop() == 0
+
+
+@pytest.mark.long
+def test_a_version_that_cannot_read_the_journal_never_becomes_a_standby(short_dir: Path) -> None:
+    """On the way back it would take over and then admit no pod: it ends before it is ready, and says why."""
+    with running(short_dir, "first") as first:
+        hear(first, "agent_started")
+        first.wait_for("/readyz", "gate allocations_recovered passed")
+        (short_dir / "state" / JOURNAL_NAME).write_bytes(encode_records([Opened(format=FORMAT + 1)], 0)[0])
+        with running(short_dir, "second", *STANDBY) as second:
+            assert second.process.wait(PATIENCE_SECONDS) == 2
+            assert second.process.stderr is not None
+            said = second.process.stderr.read()
+        assert f"it has format {FORMAT + 1}, and this version reads formats 1 to {FORMAT}" in said
+        assert "standby_began" not in said
+        assert first.get("/api/v1/gpus")[0] == 200
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from nodeagent.app.endpoints import Listeners, open_endpoints
 from nodeagent.app.errors import DriverRequired
 from nodeagent.app.hardware import ChooseHardware, choose_hardware
 from nodeagent.app.plan import AgentPlan, Endpoints
+from nodeagent.app.standby import Standby
 from nodeagent.components.driver.decide import decide_driver
 from nodeagent.core.heap import keep_heap_small
 from nodeagent.core.life.report import ComponentReport, Phase
@@ -47,12 +48,15 @@ def run_agent(plan: AgentPlan, choose: ChooseHardware = choose_hardware) -> None
     """
     settings = plan.loaded.settings
     configure_logging(form=settings.log.format, level=settings.log.level)
-    with open_endpoints(settings, patience_seconds=plan.patience_seconds, may_move=plan.may_move) as listeners:
-        # Imported objects stay for good: garbage collection of them would hold up a pod for 20 ms, for nothing.
-        gc.freeze()
-        gc.enable()
-        keep_heap_small()
-        sys.setswitchinterval(SWITCH_SECONDS)
+    # Imported objects stay for good: garbage collection of them would hold up a pod for 20 ms, for nothing.
+    gc.freeze()
+    gc.enable()
+    keep_heap_small()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    standby = Standby(settings, plan.patience_seconds) if plan.is_standby else None
+    with open_endpoints(
+        settings, patience_seconds=plan.patience_seconds, may_move=plan.may_move, standby=standby
+    ) as listeners:
         try:
             with open_audit(settings.node.state_dir):
                 anyio.run(_run, plan, listeners, choose)

@@ -8,12 +8,14 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
+from nodeagent.app.standby import Standby
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error, suggest_remedy
@@ -51,10 +53,12 @@ class Listeners(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False) -> Iterator[Listeners]:
+def open_endpoints(
+    settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False, standby: Standby | None = None
+) -> Iterator[Listeners]:
     """All endpoints or none; `patience_seconds` is for another agent that may be about to leave.
 
-    With `may_move` the next free port will do.
+    With `may_move` the next free port will do. A `standby` waits for another agent without a limit.
 
     Raises:
         DirectoryUnusable: A directory cannot be made or written.
@@ -67,7 +71,7 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_mov
     while True:
         with contextlib.ExitStack() as stack:
             try:
-                listeners = _open_all(settings, stack, ports=PORTS_TRIED if may_move else 1)
+                listeners = _open_all(settings, stack, PORTS_TRIED if may_move else 1, standby)
             except AgentAlreadyRuns as error:
                 if time.monotonic() >= end:
                     raise
@@ -80,7 +84,7 @@ def open_endpoints(settings: Settings, *, patience_seconds: float = 0.0, may_mov
         time.sleep(RETRY_SECONDS)
 
 
-def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) -> Listeners:
+def _open_all(settings: Settings, stack: contextlib.ExitStack, ports: int, standby: Standby | None) -> Listeners:
     access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
     # The port first: it is the likeliest to be refused, and a refusal leaves no file behind.
@@ -88,7 +92,9 @@ def _open_all(settings: Settings, stack: contextlib.ExitStack, *, ports: int) ->
     usage = _open_usage(settings, stack)
     for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
         prepare_directory(key, path)
-    stack.enter_context(_hold_lock(settings.node.state_dir))
+    wait = partial(standby.wait, public=public, access=access) if standby is not None else None
+    # What follows is the node's alone: opened after the lock, and closed before the lock is let go.
+    stack.enter_context(_hold_lock(settings.node.state_dir, wait))
     admin_path = settings.node.run_dir / ADMIN_SOCKET
     admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
     stack.callback(admin_path.unlink, missing_ok=True)
@@ -144,12 +150,16 @@ def _find_refusal(path: Path) -> OSError:
 
 
 @contextlib.contextmanager
-def _hold_lock(state_dir: Path) -> Iterator[None]:
+def _hold_lock(state_dir: Path, wait: Callable[[StateLock, StateLocked], None] | None) -> Iterator[None]:
+    """Hold the lock for the block; where another agent has the lock, `wait` returns with the lock held."""
+    lock = StateLock(state_dir / LOCK)
     try:
-        lock = StateLock(state_dir / LOCK)
-        lock.acquire()
-    except StateLocked as error:
-        raise AgentAlreadyRuns("node.state_dir", str(state_dir), str(error)) from error
+        try:
+            lock.acquire()
+        except StateLocked as error:
+            if wait is None:
+                raise AgentAlreadyRuns("node.state_dir", str(state_dir), str(error)) from error
+            wait(lock, error)
     except FileNotWritten as error:
         raise DirectoryUnusable("node.state_dir", str(state_dir), str(error)) from error
     try:

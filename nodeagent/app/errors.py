@@ -3,6 +3,7 @@
 StartRefused
 ├── DirectoryUnusable    a directory the agent must write
 ├── AgentAlreadyRuns     another agent holds this node's lock
+├── JournalTooNew        a standby could not go on from the journal of the agent at work
 └── DriverRequired       no working driver, and the command line will not wait
 
 Beside these, the errors of edge.http, SourceUnusable and ConfigurationInvalid are passed on.
@@ -27,6 +28,13 @@ class AgentAlreadyRuns(StartRefused):
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(f"{reason}, or give this one its own `{key}` (now {path})")
+
+
+class JournalTooNew(StartRefused):
+    """The agent at work writes a journal that a standby of an earlier version cannot read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot take over from the nodeagent that writes {path}: {reason}")
 
 
 class DriverRequired(StartRefused):

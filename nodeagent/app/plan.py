@@ -44,6 +44,8 @@ class AgentPlan(Struct, frozen=True):
     require_driver: bool = False
     patience_seconds: float = 0.0
     """How long to wait for another agent in the same state directory."""
+    is_standby: bool = False
+    """Whether to be ready while waiting, and to wait on after the patience."""
     simulation: SimulationPlan | None = None
     may_move: bool = False
     """Whether the next free port will do where the configured port is taken."""

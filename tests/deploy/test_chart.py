@@ -45,11 +45,33 @@ def test_permissions_are_those_of_the_reviewed_file() -> None:
     assert others == {"Namespace", "ConfigMap", "DaemonSet", "FlowSchema", "PriorityLevelConfiguration"}
 
 
-def test_an_update_never_runs_two_agents_on_a_node() -> None:
-    """The second would register the same resources with the same kubelet."""
-    strategy = read_manifest()["DaemonSet", "nodeagent"]["spec"]["updateStrategy"]
+def read_pace(objects: dict[tuple[str, str], Object]) -> tuple[object, object]:
+    """Surge and unavailable nodes of an update."""
+    strategy = objects["DaemonSet", "nodeagent"]["spec"]["updateStrategy"]
     assert strategy["type"] == "RollingUpdate"
-    assert strategy["rollingUpdate"]["maxSurge"] == 0
+    return strategy["rollingUpdate"]["maxSurge"], strategy["rollingUpdate"]["maxUnavailable"]
+
+
+def test_an_update_has_the_next_pod_ready_before_the_old_one_ends() -> None:
+    """A standby, which is ready without what the old pod has."""
+    assert read_pace(read_manifest()) == (1, 0)
+    assert "--standby" in pod_of(read_manifest())["containers"][0]["args"]
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "pace"),
+    [
+        ("maxSurge=5%", ("5%", 0)),
+        ("maxUnavailable=10%", (0, "10%")),
+        ("maxSurge=3,maxUnavailable=2", (0, 2)),
+        ("uninstall=true", (0, "10%")),
+        ("uninstall=true,maxUnavailable=1", (0, 1)),
+    ],
+)
+def test_the_pace_of_an_update_is_one_that_an_api_server_takes(values: str, pace: tuple[object, object]) -> None:
+    """Exactly one of both numbers is 0; what takes back an agent's work never comes beside an agent that works."""
+    assert read_pace(render_objects("--set", values)) == pace
 
 
 def test_liveness_asks_for_the_event_loop_and_nothing_else() -> None:
@@ -92,6 +114,8 @@ def test_values_reach_the_agent_over_what_the_pod_decides(tmp_path: Path) -> Non
         ("image.tag=latest", "/image/tag"),
         ("gpuAccess=yes", "/gpuAccess"),
         ("maxUnavailable=fifty", "/maxUnavailable"),
+        ("maxUnavailable=0%", "/maxUnavailable"),
+        ("maxSurge=0", "/maxSurge"),
         ("podMonitor.intervall=15s", "intervall"),
         ("config.http=:9400", "/config/http"),
         ("uninstall=maybe", "/uninstall"),

@@ -60,16 +60,20 @@ class Deployment:
         return found
 
     def wait_ready(self, *, other_than: str = "") -> Json:
-        """Wait for the one pod, which is not that of this uid, to be ready; return it."""
+        """Wait for the one pod to be ready; return it. Told of the uid before, wait for another pod that is at work."""
         found: list[Json] = []
 
         def probe() -> str | None:
             found[:] = self.list_pods()
             fit = len(found) == 1 and found[0]["metadata"]["uid"] != other_than and is_ready(found[0])
-            return None if fit else self.describe()
+            return None if fit and (not other_than or self._is_registered(found[0])) else self.describe()
 
         wait_until("the agent's pod to be ready", probe, timeout_seconds=READY_SECONDS)
         return found[0]
+
+    def _is_registered(self, pod: Json) -> bool:
+        """Whether the pod's agent has registered a resource: a standby is ready long before."""
+        return "resource_registered" in self.kubectl("logs", pod["metadata"]["name"], "--container", "nodeagent")
 
     def describe(self) -> str:
         """Why a pod is not ready, in the kubelet's words and its own."""

@@ -18,5 +18,6 @@ def run(arguments: argparse.Namespace, _streams: Streams) -> int:
         require_driver=arguments.require_driver,
         awaits_gpu=arguments.await_gpu,
         patience_seconds=arguments.wait,
+        is_standby=arguments.standby,
     )
     return ExitCode.OK

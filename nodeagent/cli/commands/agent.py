@@ -38,11 +38,16 @@ RUN = Command(
             default=0.0,
             parse=parse_duration,
         ),
+        Argument(
+            ("--standby",),
+            "beside another nodeagent be ready, and take over when it leaves; after --wait say so, and wait on",
+            action="store_true",
+        ),
     ),
     examples=(
         Example("nodeagent run", "as the systemd unit does"),
-        Example("nodeagent run --wait 20s", "a pod of the release before may still be ending"),
-        Example("nodeagent run --wait 20s --await-gpu", "as the DaemonSet does, whose nodes need not have GPUs"),
+        Example("nodeagent run --wait 20s", "another nodeagent may still be ending"),
+        Example("nodeagent run --standby --wait 2m --await-gpu", "as the DaemonSet does"),
         Example("nodeagent run --set http.listen=0.0.0.0:9400", "let Prometheus on another machine scrape it"),
         Example("nodeagent run --gpus simulated:dgx-h100", "made-up GPUs, real kubelet"),
     ),

@@ -118,7 +118,7 @@ class StateLocked(HostError):
         if holder_host:
             holder += f" of {holder_host}"
         super().__init__(f"cannot lock {path}: {holder} holds it: stop that nodeagent first")
-        self.path, self.holder_pid = path, holder_pid
+        self.path, self.holder_pid, self.holder = path, holder_pid, holder
 
 
 class KernelLogUnavailable(HostError):

@@ -1,0 +1,90 @@
+"""An agent of an earlier version and one of this version, one after the other on one node, in both directions.
+
+The earlier version is a commit of this repository; a clone that does not reach back to the commit has the journals of
+`tests/unit/components/allocations/test_formats.py` alone, which hold every record to its bytes.
+"""
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.component.standby.harness import STANDBY, Node, hear, running, running_node, take_over
+from tests.support.programs.agent_process import AgentProcess
+from tests.support.waiting import in_thread
+
+ROOT = Path(__file__).parents[3]
+EARLIER = "8c7a513a9bfec56a3333a0bdedb64ed08cfba499"
+"""The last commit before standbys, until a release has a tag."""
+PACKAGES = ("nodeagent", "nodeagent_sim")
+
+
+@pytest.fixture
+def earlier(short_dir: Path) -> tuple[str, ...]:
+    """The words in front of a command that make it the earlier version's."""
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", "--format=tar", EARLIER, *PACKAGES], capture_output=True, check=False
+    )
+    if archive.returncode != 0:
+        pytest.skip(f"this clone does not reach back to {EARLIER[:8]}")
+    place = short_dir / "earlier"
+    place.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
+    return ("env", f"--chdir={place}")
+
+
+def read_held(agent: AgentProcess) -> set[str]:
+    """The devices that the agent knows to be held."""
+    return {device for each in agent.get_json("/api/v1/allocations") for device in each["devices"]}
+
+
+def is_earlier(agent: AgentProcess, directory: Path) -> bool:
+    """Whether the agent's package is the earlier version's: Python finds a package where the agent was started."""
+    return Path(f"/proc/{agent.process.pid}/cwd").readlink() == directory / "earlier"
+
+
+async def check_journal(node: Node, agent: AgentProcess) -> None:
+    """The agent knows what the other version has given out, and gives a pod of its own another device."""
+    assert await in_thread(partial(read_held, agent)) == set(node.kubelet.holders())
+    codes = {each["code"] for each in await in_thread(partial(agent.get_json, "/api/v1/conditions"))}
+    assert not {code for code in codes if code.startswith(("journal", "allocations"))}
+
+
+@pytest.mark.long
+async def test_this_version_takes_over_from_the_earlier_version(short_dir: Path, earlier: tuple[str, ...]) -> None:
+    """As a DaemonSet updates: the standby is ready beside an agent that knows of no standbys."""
+    async with running_node(short_dir) as node:
+        with running(short_dir, "first", front=earlier) as first:
+            await in_thread(partial(hear, first, "agent_started"))
+            assert is_earlier(first, short_dir)
+            await node.wait_offered()
+            with running(short_dir, "second", *STANDBY) as second:
+                await in_thread(partial(hear, second, "standby_began"))
+                await node.run_pod("before")
+                assert await in_thread(first.stop) == 0
+                await in_thread(partial(take_over, second))
+                await node.wait_offered()
+                await node.run_pod("after")
+                assert len(node.kubelet.holders()) == 2
+                await check_journal(node, second)
+
+
+@pytest.mark.long
+async def test_the_earlier_version_goes_on_from_this_version(short_dir: Path, earlier: tuple[str, ...]) -> None:
+    """As a DaemonSet goes back: the earlier version waits until this version has left."""
+    async with running_node(short_dir) as node:
+        with running(short_dir, "first") as first:
+            await in_thread(partial(hear, first, "agent_started"))
+            await node.wait_offered()
+            await node.run_pod("before")
+            with running(short_dir, "second", "--wait", "1h", front=earlier) as second:
+                await in_thread(partial(hear, second, "start_waits"))
+                assert is_earlier(second, short_dir)
+                assert await in_thread(first.stop) == 0
+                await in_thread(partial(hear, second, "agent_started"))
+                await in_thread(partial(second.wait_for, "/readyz", "gate allocations_recovered passed"))
+                await node.wait_offered()
+                await node.run_pod("after")
+                assert len(node.kubelet.holders()) == 2
+                await check_journal(node, second)

@@ -41,22 +41,18 @@ class Look(NamedTuple):
     seconds: float
     running: int
     """Agents, the standby included."""
-    has_standby: bool
-    """Whether a pod is ready beside one that nobody has told to stop."""
     capacity: int
     allocatable: int
 
 
 def look(deployment: Deployment, node: Cluster) -> Look:
     agents = deployment.list_pods()
-    staying = [pod for pod in agents if "deletionTimestamp" not in pod["metadata"]]
     status = node.api.read_node()["status"]
     return Look(
         seconds=time.monotonic(),
         running=sum(
             "running" in each.get("state", {}) for pod in agents for each in pod["status"].get("containerStatuses", ())
         ),
-        has_standby=sum(map(is_ready, staying)) > 1,
         capacity=int(status["capacity"].get(GPU, 0)),
         allocatable=int(status["allocatable"].get(GPU, 0)),
     )
@@ -127,7 +123,7 @@ def update_while_pods_come(
         sys.stderr.write(f"\nan update with {completions} pods: {len(refused)} replaced, {gap_seconds:.2f} s without\n")
         assert {pod["status"]["reason"] for pod in refused} <= {"UnexpectedAdmissionError"}
         assert max(each.running for each in looks) == 2
-        assert any(each.has_standby for each in looks)
+        assert "standby_took_over" in deployment.kubectl("logs", "daemonset/nodeagent", "--container=nodeagent")
         assert {each.capacity for each in looks} == {GPUS}
         node.wait_count(GPU, GPUS)
         assert pods.container_id("holder") == container

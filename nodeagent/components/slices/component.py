@@ -16,7 +16,6 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.slices.describe import DeviceFacts, group_by_nvlink
 from nodeagent.components.slices.own import OwnWrites
 from nodeagent.components.slices.plan import (
     Abilities,
@@ -51,6 +50,7 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
+from nodeagent.rules.claims.attributes import DeviceFacts, learn_facts
 
 SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
 """The states that slices are made of."""
@@ -216,12 +216,8 @@ class Slices:
         if inventory is None or health is None or offering is None:
             return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
-        driver, settings = self._bus.read(DriverState), self._live.now.claims
-        facts = self._facts
-        if driver is not None and driver.driver_version:
-            # A driver that is away for a while is not another driver.
-            facts = replace(facts, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
-        self._facts = replace(facts, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
+        settings = self._live.now.claims
+        self._facts = learn_facts(self._facts, self._bus.read(DriverState), inventory.pairs, self._roots)
         return Sight(
             inventory=inventory,
             health=health,

@@ -63,6 +63,8 @@ class ResourceClaim(Value, frozen=True):
     """In the API's order: the order of precedence within a source."""
     pods: tuple[PodIdentity, ...] = ()
     """The pods with a reservation of the claim."""
+    pod_claim_name: str = ""
+    """The pod's own name for a claim made from a template; empty for any other claim."""
 
 
 class DeviceAnswer(Value, frozen=True):

@@ -1,5 +1,6 @@
 """The node as the cluster has it, and everything the agent publishes about the node."""
 
+import re
 from enum import StrEnum
 from typing import ClassVar, Literal
 
@@ -20,6 +21,7 @@ MIG_UNDER_WAY = ("pending", "rebooting")
 DEPLOY_LABEL = f"{DOMAIN}/gpu.deploy."
 """Prefix of the labels by which DaemonSets of operands choose nodes; the operand's name follows."""
 PAUSED_FOR_MIG = "paused-for-mig-change"
+_RELEASE = re.compile(r"v(\d{1,4})\.(\d{1,4})\b")
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -59,6 +61,14 @@ class ClusterNode(Value, frozen=True):
     """The condition of GPUs."""
     device_conditions: tuple[NodeCondition, ...] = ()
     """Conditions under `devices.nodeagent.io/`."""
+    kubelet_version: str = ""
+    """As the kubelet writes its own version, such as `v1.37.2`."""
+
+    @property
+    def kubelet_release(self) -> tuple[int, int] | None:
+        """Major and minor version of the kubelet; `None` where unknown."""
+        found = _RELEASE.match(self.kubelet_version)
+        return (int(found[1]), int(found[2])) if found else None
 
 
 class NodeRequests(Value, frozen=True):

@@ -178,6 +178,8 @@ class PreparedDevice(Value, frozen=True):
     sharing: ClaimSharing | None = None
     is_made: bool = False
     """Whether the device is a MIG device created for the claim, and removed with the claim."""
+    alternative: str = ""
+    """The chosen alternative of the request; empty for a request without alternatives."""
 
 
 class PreparedClaim(Value, frozen=True):
@@ -192,6 +194,10 @@ class PreparedClaim(Value, frozen=True):
     """The pods with a reservation when the claim was prepared."""
     is_ready: bool = True
     """False while the preparation may be half done: it is repeated from its start, or undone."""
+    pod_claim_name: str = ""
+    """The pod's own name for a claim made from a template; empty for any other claim."""
+    has_metadata: bool = False
+    """Whether containers of the claim get metadata files; decided once, as a running container keeps its mounts."""
 
     def describe(self) -> str:
         """`namespace/name`."""

@@ -74,6 +74,16 @@ class SliceContent(Value, frozen=True):
     counter_sets: tuple[CounterSet, ...] = ()
 
 
+class DeviceClass(Value, frozen=True):
+    """A class of devices that claims can ask for, as far as the agent reads it."""
+
+    name: str
+    resource: str = ""
+    """The extended resource that schedulers serve by the class; empty without one."""
+    selectors: tuple[str, ...] = ()
+    """CEL expressions, all true of each device of the class."""
+
+
 class StoredSlice(Value, frozen=True):
     """A slice of the agent as the API server has it."""
 

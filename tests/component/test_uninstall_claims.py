@@ -62,6 +62,22 @@ def test_a_claim_of_whole_devices_keeps_its_specification_while_its_pod_runs(use
     assert not used.state.exists()
 
 
+def test_metadata_of_a_claim_stays_while_its_pod_runs(used: UsedNode) -> None:
+    """The specification that stays has a mount of it; those of other claims go."""
+    prepare_claim(used, PodIdentity("ml", "train", POD_UID))
+    kept, gone = (used.write(f"state/claim-metadata/{uid}", "gpu.json") for uid in ("77aa", "88bb"))
+    run_pod(used)
+    code, out, _ = used.uninstall("--json", "--dry-run")
+    assert (code, kept.exists(), gone.exists()) == (ExitCode.OK, True, True), out
+    code, out, _ = used.uninstall("--json")
+    steps = {step["what"]: step["step"] for step in json.loads(out)["steps"]}
+    assert (code, kept.exists(), gone.exists()) == (ExitCode.OK, True, False), out
+    assert (steps[str(kept.parent)], steps[str(gone.parent)]) == (Step.KEPT, Step.REMOVED)
+    run_pod(used, "0" * 8)
+    assert used.uninstall()[0] == ExitCode.OK
+    assert not used.state.exists()
+
+
 @pytest.mark.parametrize("uid", ["", POD_UID])
 def test_a_claim_stays_where_nobody_can_say_whether_its_pod_runs(
     used: UsedNode, monkeypatch: pytest.MonkeyPatch, uid: str

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import anyio
 from msgspec.structs import replace
 
-from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.slices import SliceContent, StoredSlice
+from nodeagent.model.slices import DeviceClass, SliceContent, StoredSlice
 
 
 class SliceRefused(NodeagentError):
@@ -120,6 +120,38 @@ class FakeSliceApi(KubeSlices):
     def _check(self) -> None:
         if self.trouble is not None:
             raise self.trouble
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+
+class FakeDeviceClasses(KubeDeviceClasses):
+    """The cluster's device classes, told anew at each change; `trouble` has the watch end and every other refused."""
+
+    def __init__(self) -> None:
+        self.classes: dict[str, DeviceClass] = {}
+        self.trouble: NodeagentError | None = None
+        self.lists = 0
+        self._changed = anyio.Event()
+
+    async def follow_classes(self) -> AsyncGenerator[Mapping[str, DeviceClass], None]:
+        self.lists += 1
+        while True:
+            if self.trouble is not None:
+                raise self.trouble
+            changed = self._changed
+            yield dict(self.classes)
+            await changed.wait()
+
+    def put(self, *classes: DeviceClass) -> None:
+        """These classes are all that there are."""
+        self.classes = {one.name: one for one in classes}
+        self._wake()
+
+    def fail(self, trouble: NodeagentError | None) -> None:
+        self.trouble = trouble
+        self._wake()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()

@@ -8,9 +8,12 @@ from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import ClaimDependencies, Makers
+from nodeagent.components.claims.metadata import ClaimMetadata
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
+from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS, HostMetadataFiles
 from nodeagent.edge.host.vgpu.fraction_folders import SHARE_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.edge.kubelet.claim_session import ClaimSession
@@ -33,7 +36,10 @@ def build_claims(
     """The component for claims; `cards` is the access for changes of GPUs, if any."""
     live = services.live
     kubelet, containers, cluster = sides
-    files = WorkerThread("files of shares")
+    files = WorkerThread("files of claims")
+    # Made-up GPUs are in no PCIe tree of this host.
+    is_simulated = live.now.gpus.simulated_profile is not None
+    read_roots = None if is_simulated else HostPcieRoots(files, live.now.node.sys_dir).read_roots
 
     async def serve(driver: ClaimDriver, report: Callable[[ClaimStanding], None], opened: Callable[[], None]) -> None:
         settings = live.now.claims
@@ -57,6 +63,11 @@ def build_claims(
         dependencies,
         Makers(
             specs=containers.cdi.get,
+            metadata=ClaimMetadata(
+                HostMetadataFiles(live.now.node.state_dir / METADATA_FOLDERS, files),
+                live.now.claims.driver,
+                read_roots,
+            ),
             partitions=partitions,
             mps=mps,
             shares=LimitsFolders(

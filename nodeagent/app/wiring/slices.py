@@ -10,7 +10,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
-from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.slices import SliceContent, SlicePool
 
 
@@ -46,10 +46,12 @@ class SlicesWiring:
         pool = SlicePool(driver=settings.claims.driver, node=self._node)
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = settings.kubernetes.watch_silence_seconds
-        api = KubeSlices(self._cluster.use_client(), pool, spread, silence_seconds=silence)
+        client = self._cluster.use_client()
+        api = KubeSlices(client, pool, spread, silence_seconds=silence)
+        classes = KubeDeviceClasses(client, spread, silence_seconds=silence)
         return Slices(
             *self._services,
-            SliceNode(api, pool, self._roots),
+            SliceNode(api, pool, classes, self._roots),
             wait_judged=lambda: self._read_gates().wait_open("health_known"),
             note_contents=self._note_contents,
         )

@@ -1,18 +1,23 @@
-"""The specifications of claims with running pods: they stay, or no container of such a pod could start again.
+"""The files of claims with running pods: they stay, or no container of such a pod could start again.
 
 Owns the choice, by the journal and by the pods' processes; where processes are invisible, a pod counts as running.
 """
 
+import shutil
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.uninstall.fractions import explain_unseen
+from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.components.allocations.ledger import replay
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
+from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS
+from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.processes.process_places import find_pods
 from nodeagent.model.journal import PreparedClaim
 
@@ -37,6 +42,19 @@ def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str
         return dict.fromkeys(claims, f"whether a pod of its claim runs is not to be seen: {error}")
     users = {uid: _list_users(each, running) for uid, each in claims.items()}
     return {uid: f"claim {claims[uid].describe()} is {each}: {_AGAIN}" for uid, each in users.items() if each}
+
+
+def remove_metadata(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
+    """Remove the metadata files of claims, except those of the kept claims, by uid."""
+    root = settings.node.state_dir / METADATA_FOLDERS
+    folders = [root / uid for uid in list_names(root)]
+    outcomes = [
+        Outcome(Step.KEPT, str(each), kept[each.name])
+        if each.name in kept
+        else act(partial(shutil.rmtree, each), each, "metadata of a claim", dry=dry)
+        for each in folders
+    ]
+    return outcomes if any(each.name in kept for each in folders) else [*outcomes, *remove_directory(root, dry=dry)]
 
 
 def _list_users(claim: PreparedClaim, running: frozenset[str]) -> str:

@@ -5,14 +5,15 @@ Refuses to answer before the journal holds the claim, and to need the API server
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.claims.answer_task import Answers
 from nodeagent.components.claims.make import ClaimDependencies, Makers, make_ready, put_away
+from nodeagent.components.claims.metadata import wants_metadata
 from nodeagent.components.claims.prepare import (
     NodeView,
     answer_claim,
@@ -40,9 +41,10 @@ from nodeagent.model.claims import (
     ReadyClaims,
     ResourceClaim,
 )
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ClaimRefused, NodeagentError
 from nodeagent.model.events import CdiSpecsWritten, ClaimPrepared, ClaimUnprepared
-from nodeagent.model.events import ClaimRefused as ClaimWasRefused
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import PreparedClaim
@@ -51,23 +53,18 @@ from nodeagent.model.ports import ClaimApi
 from nodeagent.model.runtime import CdiState
 from nodeagent.rules.claims.naming import list_devices
 
-PREPARE_SECONDS = 40.0
-"""How long a claim may take; the kubelet gives up after 45."""
 PATIENCE_SECONDS = 20.0
 """How long a claim waits for facts that a just started agent does not know yet."""
+NODE_PATIENCE_SECONDS = 5.0
+"""How long the first claims wait for the node object, whose kubelet's version decides about metadata files."""
 HEALTH_WINDOW_SECONDS = 0.05
 RETRY_SECONDS = 2.0
-AT_ONCE = 16
-"""Claims of one call in work at a time: more would open as many connections, and wait for the one journal."""
 PASSING_MAX = 512
 """How many claims are remembered that were unprepared without ever having been prepared.
 
 Not over a restart: a late Prepare was on its way already, and ends with the agent that got the call. A claim prepared
 anew all the same keeps its devices from others, and is unprepared when no container is found to have it.
 """
-
-T = TypeVar("T")
-Answer: TypeAlias = Callable[[ClaimReference], Coroutine[Any, Any, None]]
 
 
 class Claims:
@@ -90,18 +87,20 @@ class Claims:
         self._dependencies, self._makers, self._pool = dependencies, makers, pool
         self._api: ClaimApi | None = None
         self._health: Gathered[tuple[DeviceHealth, ...]] = Gathered(())
-        self._is_known, self._is_described = anyio.Event(), anyio.Event()
+        self._is_known, self._is_described, self._has_node = anyio.Event(), anyio.Event(), anyio.Event()
         self._undescribed, self._unanswered = set[str](), set[str]()
         self._locks: dict[str, anyio.Lock] = {}
         self._users = Counter[str]()
         self._passing: dict[str, None] = {}
-        self._refused: dict[str, str] = {}
+        self._without_metadata: dict[str, str] = {}
         self._doubts = Doubts()
         self._log = get_logger(component=self.name)
+        self._answers = Answers(bus, conditions, self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Answer the kubelet until cancelled; ready when calls can arrive."""
         self._conditions.replace("claim-refused", {})
+        self._conditions.replace("claim-metadata-not-written", {})
         missing = "" if self._dependencies.open_api else "there are no credentials, or `kubernetes.enabled` is false"
         self._conditions.show("claims-without-api", missing)
         async with anyio.create_task_group() as tasks:
@@ -126,7 +125,7 @@ class Claims:
 
     async def prepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, tuple[DeviceAnswer, ...] | str]:
         """Prepare claims; the port's contract is in `model.ports`."""
-        return await self._answer_all(claims, self._prepare, "", "it is not ready after")
+        return await self._answers.answer_all(claims, self._prepare, "", "it is not ready after")
 
     async def unprepare(self, claims: Sequence[ClaimReference]) -> Mapping[str, str]:
         """Unprepare claims; the port's contract is in `model.ports`."""
@@ -139,29 +138,7 @@ class Claims:
             await self._unprepare(reference.uid, ended[reference])
             return ""
 
-        return await self._answer_all(ended, put_one_away, "cannot be put away: ", "cannot be put away within")
-
-    async def _answer_all(
-        self, claims: Iterable[ClaimReference], work: Callable[[ClaimReference], Awaitable[T]], failed: str, late: str
-    ) -> dict[str, T | str]:
-        """By uid the result of the work, or the obstacle in words that begin with `failed` or `late`."""
-        answers: dict[str, T | str] = {}
-        until = anyio.current_time() + PREPARE_SECONDS
-
-        async def answer(reference: ClaimReference) -> None:
-            try:
-                with anyio.fail_after(max(0.0, until - anyio.current_time())):
-                    answers[reference.uid] = await work(reference)
-                self._report_refused(reference, "")
-            except NodeagentError as error:
-                answers[reference.uid] = self._report_refused(reference, f"{failed}{error}")
-            except TimeoutError:
-                reason = f"{late} {PREPARE_SECONDS:g} s; the next try goes on from here"
-                answers[reference.uid] = self._report_refused(reference, reason)
-
-        await _for_each(claims, answer)
-        self._show_refused()
-        return answers
+        return await self._answers.answer_all(ended, put_one_away, "cannot be put away: ", "cannot be put away within")
 
     async def wait_health(self, known: tuple[DeviceHealth, ...] | None) -> tuple[DeviceHealth, ...]:
         """The health of devices; the port's contract is in `model.ports`."""
@@ -177,7 +154,7 @@ class Claims:
             if not self._is_described.is_set():
                 with anyio.move_on_after(PATIENCE_SECONDS):
                     await self._is_described.wait()
-            ready = await make_ready(claim, self._makers, self._dependencies.keeper, await self._find_inventory())
+            ready = await self._make_ready(claim, await self._find_inventory())
             if is_new:
                 self._unanswered.discard(ready.uid)
                 devices = tuple(device.device for device in ready.devices)
@@ -185,6 +162,12 @@ class Claims:
                 self._bus.publish_fact(fact, source=self.name)
                 self._log.info("claim_prepared", claim=ready.describe(), uid=ready.uid, devices=list(devices))
             return answer_claim(ready)
+
+    async def _make_ready(self, claim: PreparedClaim, inventory: Inventory) -> PreparedClaim:
+        driver = self._bus.read(DriverState)
+        ready = await make_ready(claim, self._makers, self._dependencies.keeper, inventory, driver)
+        self._show_metadata()
+        return ready
 
     async def _begin(self, reference: ClaimReference) -> PreparedClaim:
         """Plan the devices of a claim, and record the plan durably."""
@@ -230,6 +213,7 @@ class Claims:
                     await self._find_inventory()
             await put_away(claim, self._makers, self._dependencies.keeper, self._bus.read(Inventory), why)
             self._unanswered.discard(uid)
+        self._show_metadata()
         self._bus.publish_fact(ClaimUnprepared(uid=uid, claim=claim.describe(), reason=why), source=self.name)
         self._log.info("claim_unprepared", claim=claim.describe(), uid=uid, reason=why)
 
@@ -246,6 +230,8 @@ class Claims:
 
     async def _reconcile(self) -> None:
         ready = self._find_ready_claims()
+        await self._makers.metadata.keep_metadata(lambda: self._find_ready_claims().claims)
+        self._show_metadata()
         await self._makers.specs().keep_claims(ready.claims)
         if not ready.claims or self._dependencies.open_api is None:
             return
@@ -283,13 +269,13 @@ class Claims:
                 async with self._alone_with(uid):
                     claim = self._find_ready_claims().claims.get(uid)
                     if claim is not None and claim.is_ready:
-                        await make_ready(claim, self._makers, self._dependencies.keeper, inventory)
+                        await self._make_ready(claim, inventory)
             except NodeagentError as error:
                 self._undescribed.add(uid)
                 self._log.warning("claim_not_described", uid=uid, error=str(error))
 
     async def _watch_states(self) -> None:
-        with self._bus.watch_all(Inventory, HealthReport, Offering, CdiState, client=self.name) as states:
+        with self._bus.watch_all(Inventory, HealthReport, Offering, CdiState, ClusterNode, client=self.name) as states:
             async for _ in states:
                 self._refresh()
 
@@ -297,6 +283,8 @@ class Claims:
         inventory, offering = self._bus.read(Inventory), self._bus.read(Offering)
         if self._bus.latest(CdiState) is not None:
             self._is_described.set()
+        if self._bus.latest(ClusterNode) is not None:
+            self._has_node.set()
         if inventory is None or offering is None:
             return
         self._is_known.set()
@@ -311,7 +299,18 @@ class Claims:
         inventory = await self._find_inventory()
         offering = self._bus.read(Offering)
         assert offering is not None
-        return NodeView(inventory, offering, self._live.now.claims.driver, self._pool, self._makers.powers)
+        has_metadata = await self._decide_metadata()
+        settings, powers = self._live.now.claims, self._makers.powers
+        return NodeView(inventory, offering, settings.driver, self._pool, powers, has_metadata)
+
+    async def _decide_metadata(self) -> bool:
+        choice = self._live.now.claims.metadata_files
+        if choice == "auto" and not self._has_node.is_set():
+            with anyio.move_on_after(NODE_PATIENCE_SECONDS):
+                await self._has_node.wait()
+            # Without a node object by now, later claims wait no more.
+            self._has_node.set()
+        return wants_metadata(choice, self._bus.read(ClusterNode))
 
     async def _find_inventory(self) -> Inventory:
         if not self._is_known.is_set():
@@ -351,42 +350,17 @@ class Claims:
 
     # Reports.
 
-    def _report_refused(self, reference: ClaimReference, reason: str) -> str:
-        """Report a refused claim or, with an empty reason, the end of a refusal; conditions follow after the call."""
-        name = reference.describe()[:200]
-        if reason:
-            fact = ClaimWasRefused(uid=reference.uid[:80], claim=name, reason=reason)
-            self._bus.publish_fact(fact, source=self.name)
-            self._log.warning("claim_refused", claim=name, reason=reason)
-            self._refused[name] = reason
-            while len(self._refused) > PASSING_MAX:
-                del self._refused[next(iter(self._refused))]
-        else:
-            self._refused.pop(name, None)
-        return reason
-
-    def _show_refused(self) -> None:
-        """Set the condition once for all claims of a call: each change publishes all conditions."""
-        self._conditions.replace("claim-refused", {key: f"{key}: {text}" for key, text in self._refused.items()})
+    def _show_metadata(self) -> None:
+        problems = self._makers.metadata.problems
+        if problems == self._without_metadata:
+            return
+        for uid, problem in problems.items():
+            if self._without_metadata.get(uid) != problem:
+                self._log.warning("claim_metadata_not_written", uid=uid, reason=problem)
+        self._without_metadata = dict(problems)
+        self._conditions.replace("claim-metadata-not-written", problems)
 
     def _note_standing(self, standing: ClaimStanding) -> None:
         envelope = self._bus.publish_state(standing, source=self.name)
         problem = "" if standing.registered else standing.last_error or "it has not been registered so far"
         self._conditions.show("claims-not-registered", problem, cause=envelope)
-
-
-async def _for_each(claims: Iterable[ClaimReference], answer: Answer) -> None:
-    """Answer several at once, each uid once; a single claim without a task of its own, because a pod is waiting."""
-    references = list({claim.uid: claim for claim in claims}.values())
-    if len(references) == 1:
-        await answer(references[0])
-        return
-    waiting = iter(references)
-
-    async def answer_waiting() -> None:
-        for reference in waiting:
-            await answer(reference)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in references[:AT_ONCE]:
-            tasks.start_soon(answer_waiting)

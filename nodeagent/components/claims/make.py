@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import field
 
+from nodeagent.components.claims.metadata import ClaimMetadata
 from nodeagent.components.claims.prepare import (
     Powers,
     list_capacities,
@@ -21,6 +22,7 @@ from nodeagent.components.claims.prepare import (
 )
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices, list_time_slices
 from nodeagent.model.claims import ClaimStanding
+from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import ClaimRefused, SpecsUnavailable
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid, MigUuid
@@ -44,6 +46,7 @@ class Makers(NamedTuple):
 
     specs: Callable[[], ClaimSpecs]
     """Raises `SpecsUnavailable` while there is no writer of specifications."""
+    metadata: ClaimMetadata
     partitions: Callable[[], PartitionMaking] | None = None
     mps: Callable[[], MpsClaims] | None = None
     shares: LimitsFolders | None = None
@@ -73,7 +76,9 @@ class _Extra(Value, frozen=True):
     mounts: tuple[ContainerMount, ...] = ()
 
 
-async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimJournal, inventory: Inventory) -> PreparedClaim:
+async def make_ready(
+    claim: PreparedClaim, makers: Makers, keeper: ClaimJournal, inventory: Inventory, driver: DriverState | None
+) -> PreparedClaim:
     """Make whatever is missing, and write the specification of the claim's devices.
 
     Raises:
@@ -91,7 +96,8 @@ async def make_ready(claim: PreparedClaim, makers: Makers, keeper: ClaimJournal,
     ready = with_uuids(claim, made)
     if ready != claim:
         await keeper.prepare_claim(ready, list_capacities(inventory))
-    await makers.specs().write_claim(claim.uid, [_describe(device, extras) for device in ready.devices])
+    metadata = await makers.metadata.open_metadata(ready, inventory, driver)
+    await makers.specs().write_claim(claim.uid, [_describe(device, extras, metadata) for device in ready.devices])
     return ready
 
 
@@ -106,6 +112,7 @@ async def put_away(
     # Without a writer the file stays until `keep_claims`: a pod must be able to end without a driver.
     with suppress(SpecsUnavailable):
         await makers.specs().remove_claim(claim.uid)
+    await makers.metadata.close_metadata(claim)
     if next(list_groups(claim), None) is not None:
         if makers.mps is None:
             raise ClaimRefused("its GPUs are shared by MPS, and `mps.claims` is off now: turn it on again")
@@ -151,10 +158,13 @@ async def _open_daemons(claim: PreparedClaim, mps: Callable[[], MpsClaims] | Non
     return {device.device: by_gpu[device.gpu] for device in claim.devices if device.gpu in by_gpu}
 
 
-def _describe(device: PreparedDevice, extras: Mapping[str, _Extra]) -> ClaimedSpec:
-    extra = extras.get(device.device, _Extra())
-    name = device.cdi_names[0].partition("=")[2]
-    return ClaimedSpec(name=name, uuid=device.uuid, environment=extra.environment, mounts=extra.mounts)
+def _describe(
+    device: PreparedDevice, extras: Mapping[str, _Extra], metadata: Mapping[str, tuple[ContainerMount, ...]]
+) -> ClaimedSpec:
+    extra, qualified = extras.get(device.device, _Extra()), device.cdi_names[0]
+    mounts = (*extra.mounts, *metadata.get(qualified, ()))
+    name = qualified.partition("=")[2]
+    return ClaimedSpec(name=name, uuid=device.uuid, environment=extra.environment, mounts=mounts)
 
 
 class ServeClaims(Protocol):

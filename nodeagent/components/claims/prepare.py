@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from nodeagent.components.claims.metadata import find_pod_claim_name
 from nodeagent.components.claims.opaque import (
     ALL_CORES,
     INTERVALS,
@@ -56,6 +57,8 @@ class NodeView(NamedTuple):
     driver: str
     pool: str
     powers: Powers = Powers()
+    has_metadata: bool = False
+    """Whether new claims get metadata files."""
 
 
 def check_reference(reference: ClaimReference) -> None:
@@ -116,6 +119,8 @@ def plan_claim(claim: ResourceClaim, view: NodeView, now_seconds: float) -> Prep
         since_seconds=now_seconds,
         pods=claim.pods,
         is_ready=not any(needs_work(device) for device in devices),
+        pod_claim_name=find_pod_claim_name(claim),
+        has_metadata=view.has_metadata,
     )
 
 
@@ -229,9 +234,10 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
     uuid: DeviceUuid = device.gpu.uuid if device.is_gpu else device.mig.uuid if device.mig else MigUuid("")
     is_made = not device.is_gpu and device.mig is None
     share = f"-{result.share_id}" if result.share_id else ""
+    # The kubelet compares the names of requests as they are; containers name the request, not the alternative.
+    request, _, alternative = result.request.partition("/")
     return PreparedDevice(
-        # The kubelet compares the names of requests as they are; containers name the request, not the alternative.
-        requests=(result.request.partition("/")[0],),
+        requests=(request,),
         pool=result.pool,
         device=device.name,
         uuid=uuid,
@@ -242,6 +248,7 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
         is_admin=result.is_admin,
         sharing=sharing,
         is_made=is_made,
+        alternative=alternative,
     )
 
 

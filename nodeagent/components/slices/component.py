@@ -16,7 +16,7 @@ import anyio.lowlevel
 from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.slices.describe import DeviceFacts, group_by_nvlink
+from nodeagent.components.slices.classes_task import DeviceClasses
 from nodeagent.components.slices.own import OwnWrites
 from nodeagent.components.slices.plan import (
     Abilities,
@@ -40,7 +40,7 @@ from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.devices.pcie_roots import HostPcieRoots
 from nodeagent.edge.kube.errors import ApiInvalid
-from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import NodeagentError
@@ -51,6 +51,7 @@ from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
+from nodeagent.rules.claims.attributes import DeviceFacts, learn_facts
 
 SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
 """The states that slices are made of."""
@@ -60,10 +61,11 @@ _REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=
 
 
 class SliceNode(NamedTuple):
-    """The node whose devices are published: its slices in the API server, their pool, and the node's PCIe trees."""
+    """The node whose devices are published, with its slices and pool, the cluster's classes, and the PCIe trees."""
 
     api: KubeSlices
     pool: SlicePool
+    classes: KubeDeviceClasses
     roots: HostPcieRoots | None = None
     """`None` where no PCIe trees are published, as where GPUs are simulated."""
 
@@ -102,11 +104,12 @@ class Slices:
         `note_contents` is given the server's contents: too much for the bus, where counts alone are published.
         """
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._api, self._pool, self._roots_of = node
+        self._api, self._pool, classes, self._roots_of = node
         self._wait_judged = wait_judged
         self._note_contents = note_contents
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._repairs = Backoff(_REPAIR, self._rng)
+        self._classes = DeviceClasses(bus, conditions, clock, classes, self._rng)
         self._waker, self._news = Waker(), News()
         self._own = OwnWrites()
         self._kept: dict[str, tuple[SliceContent, SliceContent | None]] = {}
@@ -129,6 +132,7 @@ class Slices:
                 self._waker.follow, self._bus.listen(ConfigurationReloaded, client=self.name), name="slices settings"
             )
             tasks.start_soon(self._follow_forever, name="slices watch")
+            tasks.start_soon(self._classes.run, name="slices classes")
             task_status.started()
             await self._wait_judged()
             await self._publish_forever()
@@ -216,12 +220,8 @@ class Slices:
         if inventory is None or health is None or offering is None:
             return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
-        driver, settings = self._bus.read(DriverState), self._live.now.claims
-        facts = self._facts
-        if driver is not None and driver.driver_version:
-            # A driver that is away for a while is not another driver.
-            facts = replace(facts, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
-        self._facts = replace(facts, roots=self._roots, groups=group_by_nvlink(inventory.pairs))
+        settings = self._live.now.claims
+        self._facts = learn_facts(self._facts, self._bus.read(DriverState), inventory.pairs, self._roots)
         return Sight(
             inventory=inventory,
             health=health,

@@ -12,11 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.slices.describe import (
-    DeviceFacts,
     can_be_shared,
     count_gpu,
     count_need,
-    describe_attributes,
     describe_capacity,
     describe_shares,
 )
@@ -36,6 +34,7 @@ from nodeagent.model.slices import (
     SlicePool,
 )
 from nodeagent.model.values import Value
+from nodeagent.rules.claims.attributes import DeviceFacts, describe_attributes
 from nodeagent.rules.claims.naming import NamedDevice, list_devices, list_places
 
 DEVICES_MAX: Final = 64

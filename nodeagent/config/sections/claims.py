@@ -97,6 +97,13 @@ class ClaimsSettings(Section):
         what="set the time slice of a GPU as the configuration of its claim asks for it, by the driver's `nvidia-smi`",
         why="a claim that asks for another one than the driver's own is refused, by name",
     )
+    metadata_files: Literal["auto", "true", "false"] = knob(
+        OneOf(("auto", "true", "false")),
+        "auto",
+        "put a file about the devices of each request of a claim into its containers (KEP-5304); auto does where the"
+        " kubelet is 1.37 or newer",
+        "programs that read the files, such as KubeVirt's, come with Kubernetes 1.37",
+    )
     slices: SlicesSettings = knob(Nested(SlicesSettings), SlicesSettings(), (SlicesSettings.__doc__ or "").strip())
 
 

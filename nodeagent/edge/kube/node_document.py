@@ -18,7 +18,8 @@ Json = dict[str, Any]
 def parse_node(document: Json) -> ClusterNode:
     """The agent's view of a Node; a document of another shape raises Python's own errors."""
     metadata = document["metadata"]
-    conditions = [_parse_condition(each) for each in document.get("status", {}).get("conditions") or ()]
+    status = document.get("status", {})
+    conditions = [_parse_condition(each) for each in status.get("conditions") or ()]
     return ClusterNode(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -32,6 +33,7 @@ def parse_node(document: Json) -> ClusterNode:
         taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
         condition=next((each for each in conditions if each.type == READY_CONDITION), None),
         device_conditions=tuple(each for each in conditions if each.type.startswith(DEVICE_PREFIX)),
+        kubelet_version=str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
     )
 
 

@@ -17,6 +17,8 @@ from nodeagent.model.scheduling import FINISHED_PHASES
 GROUP: Final = "/apis/resource.k8s.io"
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 """Versions with the same form of allocations, the best first."""
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of a claim made from a template: the name in the pod's `spec.resourceClaims`."""
 
 
 class KubeClaims:
@@ -86,6 +88,7 @@ def parse_claim(document: Json) -> ResourceClaim:
         results=tuple(map(_parse_result, devices.get("results") or ())),
         configs=tuple(map(_parse_config, devices.get("config") or ())),
         pods=_parse_pods(namespace, status.get("reservedFor") or ()),
+        pod_claim_name=str((metadata.get("annotations") or {}).get(POD_CLAIM_NAME) or ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""The node's slices in the API server: followed by a watch, and written one by one.
+"""The node's slices in the API server, followed by a watch and written one by one; the cluster's classes, followed.
 
 Owns the paths and the selector by driver and node: slices of others are never seen. The server refuses a write after
 another writer's change.
@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from nodeagent.edge.kube.client import DRY_RUN, Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, NodeMissing, making_sense
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.edge.kube.slice_document import API_VERSION, parse_content, parse_slice, render_slice
-from nodeagent.model.slices import SliceContent, SlicePool, StoredSlice
+from nodeagent.model.slices import DeviceClass, SliceContent, SlicePool, StoredSlice
 
 _PATH: Final = f"/apis/{API_VERSION}/resourceslices"
+_CLASSES_PATH: Final = f"/apis/{API_VERSION}/deviceclasses"
+_CLASSES: Final = "the device classes"
 
 
 class KubeSlices:
@@ -124,3 +126,22 @@ class KubeSlices:
     def _parse(self, document: Any, attempted: str) -> StoredSlice:
         with making_sense(attempted):
             return parse_slice(self._pool, document)
+
+
+class KubeDeviceClasses:
+    """All device classes of the cluster; every call is bounded in time and fails with a `NodeagentError` only."""
+
+    def __init__(self, client: KubeClient, rng: Random, *, silence_seconds: float = SILENCE_SECONDS) -> None:
+        self._follower = Follower(client, _CLASSES_PATH, {}, _CLASSES, rng, silence_seconds=silence_seconds)
+
+    def follow_classes(self) -> AsyncGenerator[Mapping[str, DeviceClass], None]:
+        """All classes by name, now and after each change; runs until a failure."""
+        return follow_all(self._follower, _parse_class)
+
+
+def _parse_class(document: Json) -> tuple[str, DeviceClass]:
+    with making_sense(f"read {_CLASSES}"):
+        name, spec = str(document["metadata"]["name"]), document.get("spec") or {}
+        selectors = [(each.get("cel") or {}).get("expression") for each in spec.get("selectors") or ()]
+        resource = str(spec.get("extendedResourceName") or "")
+        return name, DeviceClass(name=name, resource=resource, selectors=tuple(str(each or "") for each in selectors))

@@ -49,6 +49,14 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         show_after_seconds=5.0,
     ),
     ConditionDefinition(
+        code="resource-by-two-ways",
+        severity="warning",
+        title="pods get a resource of this node by the device plugin and by claims",
+        remedy="give all GPUs of this node one door in `doors.rules`, with `device_plugin.enabled: false` where it is"
+        " claims; or take `extendedResourceName` from the class: see docs/slices.md",
+        show_after_seconds=30.0,
+    ),
+    ConditionDefinition(
         code="node-not-updated",
         severity="warning",
         title="the node's condition or taint is not as it should be",

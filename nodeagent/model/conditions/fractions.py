@@ -24,6 +24,12 @@ FRACTIONS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="the reason says which device and what is wrong with it: see `nodeagent claims explain`",
     ),
     ConditionDefinition(
+        code="claim-metadata-not-written",
+        severity="warning",
+        title="a claim has no metadata files: programs that read about their devices there find nothing",
+        remedy="mend what the detail names, and start the pods anew: a running container keeps its files",
+    ),
+    ConditionDefinition(
         code="part-no-room",
         severity="warning",
         title="a container waits for a part of a GPU",

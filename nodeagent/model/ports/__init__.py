@@ -6,7 +6,7 @@ A call that cannot do its work raises a `NodeagentError` that says why. A method
 tell them apart, or must know what is left behind.
 """
 
-from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs
+from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs, MetadataFiles
 from nodeagent.model.ports.cluster import ClientPausing, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
@@ -70,6 +70,7 @@ __all__ = [
     "GpuSource",
     "KubeletCheckpoint",
     "LabelFile",
+    "MetadataFiles",
     "MpsClaims",
     "MpsHost",
     "PartitionMaking",

@@ -50,6 +50,30 @@ class ClaimedSpec(Value, frozen=True):
     mounts: tuple[ContainerMount, ...] = ()
 
 
+class MetadataFiles(Protocol):
+    """Files about the devices of claims, for containers to read: a file for each request of a claim."""
+
+    def locate(self, uid: str, request: str) -> str:
+        """The path of a request's file on the host, whether the file exists or not."""
+        ...
+
+    async def read(self, uid: str) -> Mapping[str, bytes]:
+        """The claim's present files, by request."""
+        ...
+
+    async def write(self, uid: str, files: Mapping[str, bytes]) -> None:
+        """Replace files of the claim, by request."""
+        ...
+
+    async def remove(self, uid: str) -> None:
+        """Remove the claim's files; fine when already gone."""
+        ...
+
+    async def list_uids(self) -> Collection[str]:
+        """The claims that have files."""
+        ...
+
+
 class ClaimSpecs(Protocol):
     """CDI specifications of claims, a file each."""
 

@@ -78,6 +78,35 @@ def run_slices(directory: Path) -> list[str]:
     return run_command(directory, "claims", "slices", *place).stdout.splitlines()
 
 
+def read_mounted(spec: Path) -> tuple[Path, dict[str, Any]]:
+    """The metadata file that the only device of a specification brings: where it is, and what it says first."""
+    (device,) = json.loads(spec.read_text())["devices"]
+    (mount,) = (one for one in device["containerEdits"]["mounts"] if one["containerPath"].endswith("-metadata.json"))
+    assert "ro" in mount["options"]
+    place = Path(mount["hostPath"])
+    return place, json.loads(place.read_text().splitlines()[0])
+
+
+@pytest.mark.long
+async def test_a_claim_brings_a_file_about_its_devices(short_dir: Path, api: ApiServerThread) -> None:
+    """Of attributes that schedulers see; it goes with the claim."""
+    one = put_claim(api, "one", "gpu-0")
+    words = (*use(short_dir, api), "--set", "claims.metadata_files=true")
+    with running_agent(short_dir, *words) as agent:
+        async with registered(short_dir / "registry") as kubelet:
+            await kubelet.prepare(one)
+            file = short_dir / "cdi" / "k8s.gpu.nvidia.com-claim_uid-one.json"
+            place, document = await in_thread(lambda: read_mounted(file))
+            (told,) = document["requests"][0]["devices"]
+            agent.wait_until("/api/v1/slices", lambda body: '"gpu-1"' in body, "never told schedulers of its GPUs")
+            published = agent.get_json("/api/v1/slices")["slices"][0]["devices"][0]
+            assert (told["name"], published["name"]) == ("gpu-0", "gpu-0")
+            assert told["attributes"].keys() == published["attributes"].keys()
+            assert told["attributes"]["uuid"] == {"string": published["attributes"]["uuid"]}
+            await kubelet.unprepare(one)
+        assert not place.exists()
+
+
 @pytest.mark.long
 async def test_a_claim_outlives_the_agent_and_is_shown_everywhere(short_dir: Path, api: ApiServerThread) -> None:
     """Killed in between, without API server at its return; refused ones are named with the field."""

@@ -1,6 +1,6 @@
 """The component that makes claims ready, with the journal's keeper beside it, and fakes round both."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import ClaimDependencies, Makers, ServeClaims
+from nodeagent.components.claims.metadata import ClaimMetadata
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -19,6 +20,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimReference, ClaimStanding, DeviceAnswer, ReadyClaims, ResourceClaim
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import MpsRefused, NodeagentError
 from nodeagent.model.gpu import Gpu, Inventory, MigDevice
@@ -76,6 +78,37 @@ class FakeSpecs:
 
     async def keep_claims(self, uids: Collection[str]) -> None:
         self.files = {uid: devices for uid, devices in self.files.items() if uid in uids}
+
+
+class FakeMetadata:
+    """The metadata files of claims, by uid and request."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.written = 0
+        self.broken = ""
+
+    def locate(self, uid: str, request: str) -> str:
+        return f"/metadata/{uid}/{request}.json"
+
+    async def read(self, uid: str) -> dict[str, bytes]:
+        return dict(self.files.get(uid, {}))
+
+    async def write(self, uid: str, files: Mapping[str, bytes]) -> None:
+        self._check()
+        self.written += 1
+        self.files.setdefault(uid, {}).update(files)
+
+    async def remove(self, uid: str) -> None:
+        self._check()
+        self.files.pop(uid, None)
+
+    async def list_uids(self) -> tuple[str, ...]:
+        return tuple(self.files)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise NodeagentError(self.broken)
 
 
 class FakeApi:
@@ -184,11 +217,12 @@ class World:
             open_store=lambda: self.store,  # type: ignore[arg-type,return-value]  # as far as it is used
             read_node=lambda: Node("machine", "boot"),
         )  # fmt: skip
-        self.specs, self.mps, self.partitions = FakeSpecs(), FakeMps(), FakePartitions()
+        self.specs, self.mps, self.partitions, self.metadata = FakeSpecs(), FakeMps(), FakePartitions(), FakeMetadata()
         self.folders, self.slices = FakeFolders(), dict[GpuUuid, int]()
-        self.broken_tool = ""
+        self.broken_tool, self.kubelet_version, self.knows_node = "", "v1.36.3", True
         self.makers = Makers(
             specs=lambda: self.specs,
+            metadata=ClaimMetadata(self.metadata, DRIVER, None),
             partitions=lambda: self.partitions,
             mps=lambda: self.mps,
             shares=LimitsFolders(self.live, self.folders, FakeLibrary()),
@@ -213,6 +247,9 @@ class World:
         self.bus.publish_state(self.inventory, source="test")
         self.bus.publish_state(behind_claims(self.inventory.gpus, is_open=is_open), source="test")
         self.bus.publish_state(CdiState(generation=1), source="test")
+        if self.knows_node:
+            node = ClusterNode(name=POOL, uid="1", kubelet_version=self.kubelet_version)
+            self.bus.publish_state(node, source="test")
         self.bus.publish_state(HealthReport(generation=1), source="test")
 
     @asynccontextmanager

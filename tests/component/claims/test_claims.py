@@ -6,7 +6,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.claims.component import AT_ONCE, PASSING_MAX
+from nodeagent.components.claims.answer_task import AT_ONCE, REFUSED_MAX
 from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimStanding
@@ -237,6 +237,7 @@ async def test_of_those_who_came_and_went_without_being_prepared_the_newest_are_
 ) -> None:
     """The same is true of reasons: neither grows with what the kubelet asks."""
     monkeypatch.setattr("nodeagent.components.claims.component.PASSING_MAX", 2)
+    monkeypatch.setattr("nodeagent.components.claims.answer_task.REFUSED_MAX", 2)
     api(world)
     async with world.running():
         await world.unprepare(make_reference())
@@ -315,10 +316,10 @@ async def test_of_many_refused_claims_conditions_are_told_once(world: World, mon
 
     async with world.running():
         monkeypatch.setattr(world.conditions, "replace", count)
-        references = [make_reference(f"claim-{number}", f"c{number}") for number in range(2 * PASSING_MAX)]
+        references = [make_reference(f"claim-{number}", f"c{number}") for number in range(2 * REFUSED_MAX)]
         assert all("there is no" in str(answer) for answer in (await world.prepare(*references)).values())
         await world.unprepare(*references)
-    assert told == [PASSING_MAX, 0]
+    assert told == [REFUSED_MAX, 0]
 
 
 async def test_what_takes_too_long_to_be_put_away_is_kept(world: World) -> None:

@@ -90,6 +90,16 @@ async def test_conditions_of_other_devices_stand_beside_that_of_gpus(tmp_path: P
         assert {each["type"] for each in server.nodes[NODE]["status"]["conditions"]} == {"Ready", READY_CONDITION}
 
 
+async def test_the_kubelet_tells_its_version(tmp_path: Path) -> None:
+    """As it writes it; a node whose kubelet has not come up has none."""
+    async with open_node(tmp_path) as (server, node):
+        found = await node.read_node()
+        assert (found.kubelet_version, found.kubelet_release) == ("", None)
+        server.nodes[NODE].setdefault("status", {})["nodeInfo"] = {"kubeletVersion": "v1.37.2+k3s1"}
+        found = await node.read_node()
+        assert (found.kubelet_version, found.kubelet_release) == ("v1.37.2+k3s1", (1, 37))
+
+
 async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:
     """Others stay, and putting it on twice is once."""
     async with open_node(tmp_path) as (server, node):

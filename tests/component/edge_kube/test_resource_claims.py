@@ -73,6 +73,16 @@ def script(server: FakeApiServer, *documents: object) -> None:
         server.answer(200, body=json.dumps(document).encode())
 
 
+async def test_a_claim_from_a_template_says_what_its_pod_calls_it(tmp_path: Path) -> None:
+    """By the annotation that the API server writes; its own name is made up."""
+    async with open_client(tmp_path) as (server, client):
+        annotations = {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpus"}}
+        script(server, GROUP, {**CLAIM, "metadata": {**CLAIM["metadata"], **annotations}})
+        found = await KubeClaims(client).find_claim("ns", "c1")
+        assert found is not None
+        assert found.pod_claim_name == "gpus"
+
+
 async def test_a_claim_is_read_with_all_that_a_node_needs(tmp_path: Path) -> None:
     """In the best version that the server has, which is asked for once."""
     async with open_client(tmp_path) as (server, client):

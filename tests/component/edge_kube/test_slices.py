@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable, NodeMissing
-from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
+from nodeagent.model.slices import DeviceClass, SliceContent, SliceDevice, SlicePool
 from tests.component.edge_kube.harness import open_client, take
 from tests.fakes.apiserver import FakeApiServer
 
@@ -101,3 +101,29 @@ async def test_the_node_that_slices_go_with_is_asked_for(tmp_path: Path) -> None
         server.nodes["node-1"] = {}
         with pytest.raises(ApiUnreachable, match="makes no sense"):
             await KubeSlices(client, POOL, Random(1)).read_node_uid()
+
+
+async def test_a_class_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """A selector of a kind that is not known says nothing of a driver; a class with nothing has no resource."""
+    whole = {
+        "metadata": {"name": "gpu.nvidia.com"},
+        "spec": {
+            "extendedResourceName": "nvidia.com/gpu",
+            "selectors": [{"cel": {"expression": "true"}}, {"other": {}}],
+        },
+    }
+    listing = {"metadata": {"resourceVersion": "7"}, "items": [whole, {"metadata": {"name": "bare"}}]}
+    async with open_client(tmp_path) as (server, client):
+        server.answer(200, body=json.dumps(listing).encode())
+        (classes,) = await take(KubeDeviceClasses(client, Random(1), silence_seconds=20).follow_classes(), 1)
+        assert classes == {
+            "gpu.nvidia.com": DeviceClass(name="gpu.nvidia.com", resource="nvidia.com/gpu", selectors=("true", "")),
+            "bare": DeviceClass(name="bare"),
+        }
+
+
+async def test_a_class_of_no_sense_is_an_error_that_is_caught(tmp_path: Path) -> None:
+    async with open_client(tmp_path) as (server, client):
+        server.answer(200, body=json.dumps({"metadata": {"resourceVersion": "7"}, "items": [{"spec": []}]}).encode())
+        with pytest.raises(ApiUnreachable, match="read the device classes"):
+            await take(KubeDeviceClasses(client, Random(1), silence_seconds=20).follow_classes(), 1)

@@ -21,7 +21,7 @@ from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.slices import PublishedSlices, SliceContent, SliceDevice, SlicePool
-from tests.fakes.slices import FakeSliceApi, SliceRefused
+from tests.fakes.slices import FakeDeviceClasses, FakeSliceApi, SliceRefused
 from tests.support.gpus import make_gpu, make_inventory
 from tests.support.slices import DRIVER, make_doors, make_report
 from tests.support.virtual_time import FakeClock
@@ -51,7 +51,7 @@ class World:
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings(claims=ClaimsSettings(enabled=True, **claims)))
-        self.api, self.roots = FakeSliceApi(), Roots()
+        self.api, self.classes, self.roots = FakeSliceApi(), FakeDeviceClasses(), Roots()
         self.pool = SlicePool(driver=DRIVER, node="node-1")
         self.noted: list[tuple[SliceContent, ...]] = []
 
@@ -73,7 +73,7 @@ class World:
             self.conditions,
             FakeClock(),
             self.live,
-            SliceNode(self.api, self.pool, self.roots),
+            SliceNode(self.api, self.pool, self.classes, self.roots),
             wait_judged=wait_judged,
             note_contents=self.noted.append,
             rng=Random(1),

@@ -24,18 +24,19 @@ from nodeagent.edge.kube.pod_requests import KubePodRequests
 from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
-from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction, NodeCondition, NodeEvent, Taint
 from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, ClusterCondition
 from nodeagent.model.scheduling import SeenPod
-from nodeagent.model.slices import SliceContent, SliceDevice, SlicePool
+from nodeagent.model.slices import DeviceClass, SliceContent, SliceDevice, SlicePool
 from tests.support.wire.api_requests import find_callers, recorded_callers
 from tests.support.wire.api_servers import (
     NAMESPACE,
     ApiServerUnderTest,
     OpenApiServer,
     render_claim,
+    render_class,
     render_daemon_set,
     render_node,
     render_pod,
@@ -55,6 +56,7 @@ async def test_every_request_is_answered_as_the_agent_reads_it(open_api_server: 
                 await ask(server, client, name)
             await ask_of_lease(server, client)
             await ask_of_readiness(server, client)
+            await ask_of_classes(server, client)
             await ask_of_rights(server)
         assert seen >= find_callers(), sorted(find_callers() - seen)
 
@@ -163,6 +165,17 @@ async def ask_of_slices(server: ApiServerUnderTest, client: KubeClient, node: st
     await slices.delete(changed)
     await slices.delete(changed)
     assert await slices.list_slices() == ()
+
+
+async def ask_of_classes(server: ApiServerUnderTest, client: KubeClient) -> None:
+    classes = KubeDeviceClasses(client, Random(), silence_seconds=SILENCE_SECONDS)
+    name, selector = server.new_name("class"), "device.driver == 'gpu.nvidia.com'"
+    async with aclosing(classes.follow_classes()) as tables:
+        assert name not in await anext(tables)
+        await server.add("deviceclasses", render_class(name, "example.com/gpu", selector))
+        assert (await anext(tables))[name] == DeviceClass(name=name, resource="example.com/gpu", selectors=(selector,))
+        await server.drop("deviceclasses", name)
+        assert name not in await anext(tables)
 
 
 async def ask_of_feature(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:

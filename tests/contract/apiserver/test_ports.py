@@ -10,13 +10,13 @@ import pytest
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.edge.kube.slices import KubeSlices
+from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.cluster import READY_CONDITION, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.slices import DeviceTaint, SliceContent, SliceDevice, SlicePool
+from nodeagent.model.slices import DeviceClass, DeviceTaint, SliceContent, SliceDevice, SlicePool
 from tests.fakes.node_api import FakeNodeApi
-from tests.fakes.slices import FakeSliceApi
-from tests.support.wire.api_servers import MERGE, OpenApiServer, path_of, render_node
+from tests.fakes.slices import FakeDeviceClasses, FakeSliceApi
+from tests.support.wire.api_servers import MERGE, OpenApiServer, path_of, render_class, render_node
 
 COUNT, MODE = "nvidia.com/gpu.count", "nvidia.com/gpu.mode"
 ONE, OTHER = (SliceContent(devices=(SliceDevice(name=name),)) for name in ("gpu-0", "gpu-1"))
@@ -30,6 +30,8 @@ class NodeUnderTest(NamedTuple):
 
 
 OpenNode = Callable[[], AbstractAsyncContextManager[NodeUnderTest]]
+ClassesUnderTest = tuple[KubeDeviceClasses, Callable[[], Awaitable[DeviceClass]], Callable[[str], Awaitable[None]]]
+OpenClasses = Callable[[], AbstractAsyncContextManager[ClassesUnderTest]]
 OpenSlices = Callable[[], AbstractAsyncContextManager[tuple[KubeSlices, str]]]
 
 
@@ -57,6 +59,42 @@ def open_node(request: pytest.FixtureRequest, open_api_server: OpenApiServer) ->
                 await server.ask("PATCH", path_of("nodes", name), patch, kind=MERGE)
 
             yield NodeUnderTest(KubeNode(client, name, SystemClock(), Random(), silence_seconds=60), set_label)
+
+    return open_stand_in if request.param == "stand-in" else open_client
+
+
+@pytest.fixture(params=["stand-in", "client"])
+def open_classes(request: pytest.FixtureRequest, open_api_server: OpenApiServer) -> OpenClasses:
+    """Classes as their component has them in its tests, and as it has them in life; how one comes, and goes."""
+    selector = "device.driver == 'gpu.nvidia.com'"
+
+    @asynccontextmanager
+    async def open_stand_in() -> AsyncIterator[ClassesUnderTest]:
+        classes = FakeDeviceClasses()
+        made = DeviceClass(name="class", resource="example.com/gpu", selectors=(selector,))
+
+        async def put() -> DeviceClass:
+            classes.put(made)
+            return made
+
+        async def drop(_: str) -> None:
+            classes.put()
+
+        yield classes, put, drop
+
+    @asynccontextmanager
+    async def open_client() -> AsyncIterator[ClassesUnderTest]:
+        async with open_api_server() as server, server.client() as client:
+
+            async def put() -> DeviceClass:
+                name = server.new_name("class")
+                await server.add("deviceclasses", render_class(name, "example.com/gpu", selector))
+                return DeviceClass(name=name, resource="example.com/gpu", selectors=(selector,))
+
+            async def drop(name: str) -> None:
+                await server.drop("deviceclasses", name)
+
+            yield KubeDeviceClasses(client, Random(), silence_seconds=60), put, drop
 
     return open_stand_in if request.param == "stand-in" else open_client
 
@@ -147,6 +185,18 @@ async def test_annotations_and_taints_come_and_go(open_node: OpenNode) -> None:
         state = await anext(states)
         assert taint not in state.taints
         await node.write_event(state, NodeEvent(reason="GPUUnhealthy", note="n"), 3)
+
+
+async def test_classes_are_told_whole_after_each_change(open_classes: OpenClasses) -> None:
+    """One that comes and goes is so in the next table."""
+    async with open_classes() as (classes, put, drop):
+        async with aclosing(classes.follow_classes()) as tables:
+            before = dict(await anext(tables))
+            made = await put()
+            assert made.name not in before
+            assert (await anext(tables))[made.name] == made
+            await drop(made.name)
+            assert made.name not in await anext(tables)
 
 
 async def test_slices_are_told_whole_after_each_write(open_slices: OpenSlices) -> None:

@@ -166,5 +166,6 @@ KINDS: Final = (
         prepare=_prepare_slice,
         check=_check_slice,
     ),
+    Kind("deviceclasses", "DeviceClass", "resource.k8s.io", is_namespaced=False),
     Kind("selfsubjectaccessreviews", "SelfSubjectAccessReview", "authorization.k8s.io", is_namespaced=False),
 )

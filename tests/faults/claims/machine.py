@@ -20,6 +20,7 @@ from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_task import Journal, Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.claims.make import Makers
+from nodeagent.components.claims.metadata import ClaimMetadata
 from nodeagent.components.claims.sharing import LimitsFolders, TimeSlices
 from nodeagent.components.mig.component import ClusterAccess, Mig, MigFiles, MigHandles
 from nodeagent.components.mps.component import Mps
@@ -36,6 +37,7 @@ from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.cdi_files import SpecFiles
 from nodeagent.edge.host.files.journal_disk import JournalDisk
+from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS, HostMetadataFiles
 from nodeagent.edge.host.vgpu.fraction_folders import HostFractionFolders
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, MpsRefused, SpecsUnavailable
@@ -54,7 +56,7 @@ from nodeagent_sim.node import MadeUpDriverFiles
 from tests.component.claims.harness import FakeApi, World
 from tests.component.fractions.harness import FakeLibrary
 from tests.component.mig.harness import Store
-from tests.support.claims import behind_claims
+from tests.support.claims import DRIVER, behind_claims
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class Machine:
     def __init__(self, place: Path, boot: str = "boot-1") -> None:
         self.boot = boot
         self.state, self.specs, self.shares = place / "state", place / "run" / "cdi", place / "state" / "shares"
-        self.gpus = place / "gpus"
+        self.metadata, self.gpus = self.state / METADATA_FOLDERS, place / "gpus"
         for directory in (self.state, self.specs.parent):
             directory.mkdir(parents=True, exist_ok=True)
 
@@ -120,6 +122,10 @@ class Machine:
         """The files of claims that runtimes would find."""
         return sorted(one.name for one in self.specs.glob("k8s.gpu.nvidia.com-claim_*"))
 
+    def list_metadata(self) -> list[str]:
+        """The claims and requests that containers can read about."""
+        return sorted(str(one.relative_to(self.metadata)) for one in self.metadata.glob("*/*"))
+
     def list_replicas(self) -> list[str]:
         """The claims that containers are held to."""
         return sorted(one.name for one in self.shares.iterdir()) if self.shares.exists() else []
@@ -132,7 +138,7 @@ class Agent(World):
         super().__init__(SystemClock(), Inventory(generation=0, gpus=()))  # type: ignore[arg-type]  # a real clock
         self.machine, self.api, self.cards = machine, api, KeptGpus(machine.gpus)
         settings = Settings(
-            claims=ClaimsSettings(enabled=True, mig_on_demand=True, shares=True),
+            claims=ClaimsSettings(enabled=True, mig_on_demand=True, shares=True, metadata_files="true"),
             mig=MigSettings(manage=True),
             mps=MpsSettings(claims=True),
             cdi=CdiSettings(dir=machine.specs),
@@ -146,6 +152,11 @@ class Agent(World):
         folders = HostFractionFolders(machine.shares, self._workers[2])
         self.makers = Makers(
             specs=self.cdi.get,
+            metadata=ClaimMetadata(
+                HostMetadataFiles(machine.metadata, self._workers[2]),
+                DRIVER,
+                None,
+            ),
             partitions=self.mig.get,
             mps=self.daemons.get,
             shares=LimitsFolders(self.live, folders, FakeLibrary()),

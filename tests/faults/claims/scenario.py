@@ -33,6 +33,7 @@ CLAIM: Final = make_claim(
         make_config(gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}), "turns"),
     ),
 )
+METADATA: Final = sorted(f"{UID}/{result.request}.json" for result in CLAIM.results)
 TRIES, PAUSE_SECONDS = 200, 0.05
 """The kubelet asks again; here it has no patience to wait a minute and a half."""
 LONG: Final = 3
@@ -156,6 +157,7 @@ async def find_missing(agent: Agent) -> list[str]:
     daemon, cut = (await gpus.read_inventory()).gpus[:2]
     faults = [] if len(machine.list_specs()) == 1 else [f"specifications: {machine.list_specs()}"]
     faults += [] if machine.list_replicas() == [UID] else [f"limits: {machine.list_replicas()}"]
+    faults += [] if machine.list_metadata() == METADATA else [f"metadata: {machine.list_metadata()}"]
     made = [device.uuid for device in cut.mig_devices]
     known = [device.uuid for device in agent.prepared[UID].devices if device.is_made]
     faults += [] if len(made) == 1 and made == known else [f"MIG devices {made}, in the journal {known}"]
@@ -168,7 +170,8 @@ async def find_missing(agent: Agent) -> list[str]:
 async def find_left(agent: Agent) -> list[str]:
     """What is left of a claim that was put away."""
     machine, gpus = agent.machine, agent.cards
-    faults = [f"left behind: {name}" for name in (*machine.list_specs(), *machine.list_replicas())]
+    faults = [f"left behind: {name}" for name in machine.list_specs()]
+    faults += [f"left behind: {name}" for name in (*machine.list_replicas(), *machine.list_metadata())]
     for gpu in (await gpus.read_inventory()).gpus:
         faults += [f"GPU {gpu.index} is still cut"] if gpu.mig_enabled or gpu.mig_devices else []
         mode = await gpus.compute_mode(gpu.uuid)

@@ -1,5 +1,6 @@
 """Laws of claims, for whatever the API server and the kubelet say: an answer or an error for each, and no GPU twice."""
 
+import json
 from typing import Any
 
 from hypothesis import given, settings
@@ -7,12 +8,14 @@ from hypothesis import strategies as st
 
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
+from nodeagent.components.claims.metadata import describe_claimed, list_requests, render_metadata
 from nodeagent.components.claims.opaque import SharingRequest, read_parameters
 from nodeagent.components.claims.prepare import NodeView, Powers, answer_claim, check_claim, check_reference, plan_claim
 from nodeagent.edge.kube.resource_claims import parse_claim
 from nodeagent.model.claims import ClaimReference, ClaimResult, OpaqueConfig, ResourceClaim
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.journal import FractionTable, PreparedClaim
+from nodeagent.rules.claims.attributes import DeviceFacts
 from tests.support.claims import DRIVER, POD, POOL, VERSION, behind_claims, gpu_config, with_minors
 from tests.support.examples import examples
 from tests.support.gpus import make_gpu
@@ -117,6 +120,25 @@ def _check(ledger: Ledger) -> None:
             assert device.cdi_names
             assert claim.uid in device.cdi_names[0]
     assert all(len(holders) == 1 for holders in whole.values())
+
+
+@given(CLAIMS, POWERS)
+def test_the_file_of_each_request_names_exactly_its_devices(claim: ResourceClaim, powers: Powers) -> None:
+    """Each device of this driver once, under the very request that the scheduler wrote."""
+    planned = _plan(claim, NodeView(VIEW_GPUS, behind_claims(VIEW_GPUS.gpus), DRIVER, POOL, powers))
+    if isinstance(planned, str):
+        return
+    told: list[tuple[str, str, str]] = []
+    for request, devices in list_requests(planned).items():
+        described = [(each, describe_claimed(each, VIEW_GPUS, DeviceFacts())) for each in devices]
+        newest, *older = render_metadata(planned, request, described, DRIVER).splitlines()
+        assert [json.loads(line)["requests"] for line in older] == [json.loads(newest)["requests"]]
+        for entry in json.loads(newest)["requests"]:
+            assert entry["name"].partition("/")[0] == request
+            assert all(len(device["attributes"]) <= 32 for device in entry["devices"])
+            told += [(entry["name"], device["pool"], device["name"]) for device in entry["devices"]]
+    asked = [(one.request, one.pool, one.device) for one in claim.results if one.driver == DRIVER]
+    assert sorted(told) == sorted(asked)
 
 
 @given(PARAMETERS)

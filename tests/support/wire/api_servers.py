@@ -31,8 +31,9 @@ _GROUPS = {
     "nodefeatures": "/apis/nfd.k8s-sigs.io/v1alpha1",
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceslices": "/apis/resource.k8s.io/v1",
+    "deviceclasses": "/apis/resource.k8s.io/v1",
 }
-_CLUSTER_WIDE = ("nodes", "resourceslices")
+_CLUSTER_WIDE = ("nodes", "resourceslices", "deviceclasses")
 
 
 def path_of(resource: str, name: str = "", *, everywhere: bool = False) -> str:
@@ -193,6 +194,17 @@ def render_claim(name: str) -> Json:
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"devices": {"requests": [request]}},
+    }
+
+
+def render_class(name: str, resource: str, *selectors: str) -> Json:
+    """A class of devices under the name of an extended resource, by CEL expressions."""
+    spec = {"extendedResourceName": resource, "selectors": [{"cel": {"expression": each}} for each in selectors]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": spec,
     }
 
 

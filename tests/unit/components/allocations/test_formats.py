@@ -81,7 +81,7 @@ def test_the_old_journals_have_all_that_there_was() -> None:
     assert len(OLD) == 5
 
 
-def make_every_record() -> list[Record]:
+def make_every_record(*, metadata: bool = True) -> list[Record]:
     shared = PreparedDevice(
         requests=("gpu", "gpu/small"),
         pool="node",
@@ -89,10 +89,16 @@ def make_every_record() -> list[Record]:
         uuid=gpu("c"),
         cdi_names=("nvidia.com/gpu=claim-two",),
         part=make_part("c", 25, 1024),
+        alternative="small" if metadata else "",
     )
     mig: DeviceUuid = MigUuid("MIG-5b1f4e0a-6a4c-5d3e-9a57-2f0c8f6a1b2c")
     cut = msgspec.structs.replace(shared, device="gpu-3-mig-1g", uuid=mig, part=None)
-    two = msgspec.structs.replace(make_claim("two"), devices=(shared, cut))
+    two = msgspec.structs.replace(
+        make_claim("two"),
+        devices=(shared, cut),
+        has_metadata=metadata,
+        pod_claim_name="gpus" if metadata else "",
+    )
     full = msgspec.structs.replace(
         make_binding(13, (11, 12), make_part("a", 30), limits_name="11"),
         cdi_name="nvidia.com/fraction=11",
@@ -140,6 +146,12 @@ def test_format_2_is_written_as_it_is() -> None:
     check_golden("journal/format2-every-record.journal", content.decode())
     parsed = parse_journal((JOURNALS / "format2-every-record.journal").read_bytes())
     assert (list(parsed.records), parsed.damage, parsed.refusal) == (records, "", "")
+
+
+def test_a_journal_of_format_2_with_fewer_words_is_read() -> None:
+    """As an agent without metadata files wrote it; what it does not say is as it was then."""
+    parsed = parse_journal((JOURNALS / "format2-fewer-words.journal").read_bytes())
+    assert (list(parsed.records), parsed.damage, parsed.refusal) == (make_every_record(metadata=False), "", "")
 
 
 def test_what_format_2_says_is_known_to_the_last_record() -> None:

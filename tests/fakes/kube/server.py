@@ -27,6 +27,7 @@ TOKEN: Final = "token-1"
 STRANGER: Final = "token-of-nobody"
 PACKED_FROM_BYTES: Final = 128 * 1024
 WATCH_SECONDS: Final = "1800"
+VERSION: Final = "v1.36.3"
 _SERVED: Final = {kind.plural: kind for kind in KINDS}
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -129,6 +130,8 @@ class KubeServer:
         word = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.token is not None and word not in {self.token, self.stranger}:
             raise refusals.unauthorized()
+        if path == "/version":
+            return web.json_response({"major": "1", "minor": VERSION.split(".")[1], "gitVersion": VERSION})
         group = next((kind.group for kind in KINDS if kind.group and path == f"/apis/{kind.group}"), "")
         if group:
             return web.json_response(render_group(group))

@@ -18,7 +18,7 @@ from tests.fakes.kube import refusals
 from tests.fakes.kube.kinds import KINDS, Json, Kind, Place, Unreadable, find_place
 from tests.fakes.kube.selection import Selection
 from tests.fakes.kube.store import ObjectStore, Write
-from tests.fakes.kube.watch import Watch, wants_metadata, whole
+from tests.fakes.kube.watch import Watch, check_options, streams_list, wants_metadata, whole
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -43,6 +43,10 @@ class KubeServer:
         """Of somebody who is known and has no rights."""
         self.port = 0
         self.tls: SSLContext | None = None
+        self.streams_lists = True
+        """Whether the feature gate `WatchList` is on."""
+        self.packs_anyway = False
+        """Whether streamed lists are compressed even for who does not want that, as a proxy may do."""
         self.pace = 1.0
         """How long a second of a watch's time takes."""
         self._watches: set[asyncio.Task[object]] = set()
@@ -106,7 +110,7 @@ class KubeServer:
         return None
 
     async def begin_watch(self, response: web.StreamResponse) -> bool:
-        """Say something before everything else; False where that was all."""
+        """Say something before all changes; False where that was all."""
         return True
 
     def may_tell(self) -> bool:
@@ -193,19 +197,21 @@ class KubeServer:
         return web.json_response(self.finish(request, whole(place.kind, answer)), status=status)
 
     async def _watch(self, request: web.Request, place: Place, selection: Selection) -> web.StreamResponse:
+        check_options(request, streams_lists=self.streams_lists)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if streams_list(request) and (self.packs_anyway or "gzip" in request.headers.get("Accept-Encoding", "")):
+            response.headers["Content-Encoding"] = "gzip"
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
         try:
-            if await self.begin_watch(response):
-                watch = Watch(self.store, place.kind, selection, request, response, self.may_tell)
-                seconds = float(request.query.get("timeoutSeconds", WATCH_SECONDS)) * self.pace
-                with anyio.move_on_after(seconds) as limit:
-                    self._limits.add(limit)
-                    await watch.run(limit.deadline, self.pace)
-                self._limits.discard(limit)
+            watch = Watch(self.store, place.kind, selection, request, response, self.may_tell, self.begin_watch)
+            seconds = float(request.query.get("timeoutSeconds", WATCH_SECONDS)) * self.pace
+            with anyio.move_on_after(seconds) as limit:
+                self._limits.add(limit)
+                await watch.run(limit.deadline, self.pace)
+            self._limits.discard(limit)
             return response
         finally:
             self._watches.discard(task)

@@ -143,6 +143,14 @@ ABILITIES: Final = (
         without="serves pods that ask for `nvidia.com/gpu` by the device plugin alone",
     ),
     Ability(
+        name="changes of pods from the kubelet",
+        side="kubelet",
+        on_from=37,
+        gate="PodsAPI",
+        gate_from=36,
+        without="sees every `kubelet.pod_resources_poll_seconds` which pods have devices, instead of within a second",
+    ),
+    Ability(
         name="lists by a watch",
         side="API server",
         on_from=34,

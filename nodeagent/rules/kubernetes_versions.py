@@ -148,7 +148,7 @@ ABILITIES: Final = (
         on_from=37,
         gate="PodsAPI",
         gate_from=36,
-        without="sees every `kubelet.pod_resources_poll_seconds` which pods have devices, instead of within a second",
+        without="learns of the end of a pod from lists of devices alone, half a minute later",
     ),
     Ability(
         name="lists by a watch",

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 
 import anyio
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, KubeletPod, PodListing
@@ -114,20 +115,22 @@ class FakeKubelet:
 
 
 class FakeKubeletPods:
-    """The pods API of a kubelet that has none, until `is_served`; each `tell` is a change of pods."""
+    """The pods API of a kubelet that has none, until `is_served`; each `tell` is a change of pods: these are there."""
 
     def __init__(self) -> None:
         self.is_served = False
         self.followed = 0
         self._changes = anyio.Event()
+        self._pods: dict[str, KubeletPod] = {}
 
     async def follow(self) -> AsyncGenerator[Mapping[str, KubeletPod], None]:
         self.followed += 1
         while self.is_served:
-            yield {}
+            yield self._pods
             await self._changes.wait()
         raise KubeletSilent("cannot follow pods: it is not served")
 
-    def tell(self) -> None:
+    def tell(self, *pods: PodIdentity) -> None:
+        self._pods = {f"{pod.namespace}/{pod.name}": KubeletPod(identity=pod) for pod in pods}
         changes, self._changes = self._changes, anyio.Event()
         changes.set()

@@ -69,6 +69,8 @@ class Allocations:
         self._journal, self._pods = journal, pods
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._have_pods_changed = False
+        self._living: frozenset[tuple[str, str]] | None = None
+        """The pods that have not ended, by namespace and name; `None` while the kubelet does not tell."""
         self._log = get_logger(component=self.name)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
@@ -107,10 +109,12 @@ class Allocations:
             began, reason = self._clock.monotonic(), "the kubelet has ended the stream"
             try:
                 async with aclosing(pods.follow()) as tables:
-                    async for _ in tables:
-                        self._have_pods_changed = True
+                    async for table in tables:
+                        names = ((pod.identity.namespace, pod.identity.name) for pod in table.values())
+                        self._living, self._have_pods_changed = frozenset(names), True
             except NodeagentError as error:
                 reason = str(error)
+            self._living = None
             self._log.debug("pods_not_followed", reason=reason)
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
 
@@ -215,6 +219,7 @@ class Allocations:
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
                 recovering=self._looks == 0,
+                living=self._living,
                 uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1

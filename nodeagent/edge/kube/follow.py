@@ -152,7 +152,7 @@ class Follower:
             pass
         return [], ""
 
-    async def _read_watch(self, query: Mapping[str, str]) -> AsyncGenerator[Change, None]:
+    async def _read_watch(self, query: dict[str, str]) -> AsyncGenerator[Change, None]:
         """The lines of a watch, bookmarks too."""
         attempted = f"watch {self._what}"
         lines = self._client.watch(

@@ -157,12 +157,31 @@ async def test_pods_that_come_or_go_are_looked_at_soon(world: World) -> None:
         world.kubelet.listing = listing(holding("train", "a"))
         await anyio.sleep(3)
         assert world.kubelet.lists_asked == asked
-        world.pods.tell()
+        world.pods.tell(pod_named("train"))
         await anyio.sleep(1.5)
         assert world.published() == {"a": "train"}
         assert world.kubelet.lists_asked == asked + 1
         await anyio.sleep(10)
         assert world.kubelet.lists_asked == asked + 2
+
+
+async def test_the_end_of_a_pod_frees_its_devices(world: World) -> None:
+    """Within two seconds of the kubelet's word, where a device that is in no list else waits half a minute."""
+    world.pods.is_served = True
+    async with world.running():
+        await world.journal.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("b"))
+        world.kubelet.listing = listing(holding("train", "a"), holding("other", "b"))
+        world.pods.tell(pod_named("train"), pod_named("other"))
+        await anyio.sleep(2)
+        world.kubelet.listing = listing()
+        world.pods.tell(pod_named("other"))
+        await anyio.sleep(2)
+        assert world.published() == {"b": "other"}
+        world.pods.is_served = False
+        world.pods.tell()
+        await anyio.sleep(15)
+        assert world.published() == {"b": "other"}, "a kubelet that is silent about pods has not told their end"
 
 
 async def test_a_kubelet_that_tells_of_no_pods_is_polled(world: World) -> None:

@@ -43,7 +43,9 @@ async def test_one_request_brings_the_list_and_the_changes(tmp_path: Path) -> No
         say(server, *streamed, line("BOOKMARK", version="3", is_end=True), line("ADDED", "c"), line("BOOKMARK"))
         server.add_node("d")
         async with aclosing(follower.follow()) as news:
-            assert [each["metadata"]["resourceVersion"] for each in await anext(news)] == ["2"]
+            objects = await anext(news)
+            assert not isinstance(objects, Change)
+            assert [each["metadata"]["resourceVersion"] for each in objects] == ["2"]
             assert name_all(await anext(news)) == ["c"]
             server.store.oldest = 0
             assert name_all(await anext(news)) == [NODE]

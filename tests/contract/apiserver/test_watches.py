@@ -66,6 +66,7 @@ async def test_a_list_is_streamed_by_a_watch(open_api_server: OpenApiServer) -> 
             follower = Follower(client, PODS, {"fieldSelector": f"spec.nodeName={node}"}, "pods", Random(1))
             async with aclosing(follower.follow()) as news:
                 objects = await anext(news)
+                assert not isinstance(objects, Change)
                 await server.drop("pods", later)
                 changes = [await anext(news)]
                 while isinstance(changes[-1], Change) and changes[-1].kind != "DELETED":

@@ -43,6 +43,16 @@ def is_running(table: Mapping[str, KubeletPod], name: str) -> bool:
     return pod is not None and pod.phase == "Running" and all("://" in each for each in pod.containers)
 
 
+async def find_anew(pods: KubeletPods, name: str) -> KubeletPod | None:
+    """A running pod by a new stream, which is refused until the kubelet knows all sources of pods."""
+    while True:
+        try:
+            async with aclosing(pods.follow()) as tables:
+                return find_pod(await find_table(tables, lambda table: is_running(table, name)), name)
+        except PodsUnavailable:
+            await anyio.sleep(0.1)
+
+
 async def test_pods_are_told_as_they_come_and_go(open_kubelet: OpenKubelet) -> None:
     """Those that are there first, each with its uid; then one that starts, and the end of both."""
     async with opened_with_pods(open_kubelet) as kubelet:
@@ -76,13 +86,8 @@ async def test_a_kubelet_that_ends_ends_the_stream_and_the_next_tells_all(open_k
                         pass
                 except PodsUnavailable:
                     pass  # a kubelet that is killed says no good-bye
-        while True:
-            try:
-                async with aclosing(pods.follow()) as tables:
-                    after = find_pod(await find_table(tables, lambda table: is_running(table, "steady")), "steady")
-                break
-            except PodsUnavailable:
-                await anyio.sleep(0.1)  # until all sources of pods are known
+        with anyio.fail_after(PATIENCE_SECONDS):
+            after = await find_anew(pods, "steady")
         assert before is not None
         assert after is not None
         assert after.identity == before.identity

@@ -32,7 +32,6 @@ from tests.support.allocations import (
     pod_named,
 )
 
-
 UNNAMED = make_entry(1, "a")
 UID_ALONE = replace(
     UNNAMED, allocation=replace(UNNAMED.allocation, pod=PodIdentity(namespace="", name="", uid="known by uid alone"))

@@ -33,6 +33,7 @@ from tests.generators.chart import (
 from tests.generators.concepts_picture import render_concepts
 from tests.generators.glossary_page import render_glossary
 from tests.generators.tree import render_architecture
+from tests.generators.versions_table import render_installation
 from tests.generators.vocabulary import render_conditions, render_events
 from tests.generators.xid_page import render_xid_page
 from tests.golden.metrics.scenes import render_scene
@@ -42,6 +43,7 @@ ROOT: Final = Path(__file__).parent.parent
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/architecture.md": render_architecture,
     "docs/configuration.md": render_markdown,
+    "docs/installation.md": render_installation,
     "docs/api.md": render_api_page,
     "docs/cli.md": render_cli_page,
     "docs/development/glossary.md": render_glossary,

@@ -134,12 +134,13 @@ def _read_file(text: ConfigText) -> Translation:
 
 
 def _follow_root(settings: Settings, origins: MappingOf[str, Origin]) -> Settings:
-    """Put the pod resources socket below a configured kubelet root; the device plugin directory stays."""
-    if "kubelet.root_dir" not in origins or "kubelet.pod_resources_socket" in origins:
+    """Put the sockets about pods below a configured kubelet root; the device plugin directory stays."""
+    if "kubelet.root_dir" not in origins:
         return settings
-    socket = settings.kubelet.root_dir / "pod-resources" / "kubelet.sock"
-    kubelet: Any = msgspec.structs.replace(settings.kubelet, pod_resources_socket=socket)
-    return msgspec.structs.replace(settings, kubelet=kubelet)
+    places = {"pod_resources_socket": "pod-resources/kubelet.sock", "pods_api_socket": "pods-api/pods-api.sock"}
+    root = settings.kubelet.root_dir
+    moved: Any = {key: root / place for key, place in places.items() if f"kubelet.{key}" not in origins}
+    return msgspec.structs.replace(settings, kubelet=msgspec.structs.replace(settings.kubelet, **moved))
 
 
 def _nearest(origins: MappingOf[str, Origin], path: str) -> Origin:

@@ -70,8 +70,9 @@ def _plugin_sockets(settings: Settings) -> Iterator[Breach]:
             yield from _socket(f"kubelet.{key}", directory / longest)
 
 
-def _pod_resources_socket(settings: Settings) -> Iterator[Breach]:
+def _pod_sockets(settings: Settings) -> Iterator[Breach]:
     yield from _socket("kubelet.pod_resources_socket", settings.kubelet.pod_resources_socket)
+    yield from _socket("kubelet.pods_api_socket", settings.kubelet.pods_api_socket)
 
 
 def _usage_socket(settings: Settings) -> Iterator[Breach]:
@@ -192,7 +193,7 @@ _NAMES_OF_CLAIM_SOCKETS: Final = ("driver", "plugins_dir", "registry_dir", "inst
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
-    Rule(("kubelet.pod_resources_socket", "kubelet.root_dir"), _pod_resources_socket),
+    Rule(("kubelet.pod_resources_socket", "kubelet.pods_api_socket", "kubelet.root_dir"), _pod_sockets),
     Rule(("fractions.usage_socket",), _usage_socket),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),

@@ -22,6 +22,7 @@ from nodeagent_sim.kubelet.device_manager import DeviceManager, DeviceRefused, O
 from nodeagent_sim.kubelet.plugin_client import PluginClient, PluginFailed
 from nodeagent_sim.kubelet.pod_resources import PodResourcesService
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerSpec, ContainerStartFailed, Pod, PodPhase
+from nodeagent_sim.kubelet.pods_service import FIRST_WITH_PODS, PodsService
 from nodeagent_sim.kubelet.registration import FIRST_WITH_PATHS, PathRegistry, PluginRegistry
 from nodeagent_sim.kubelet.registry_watch import RegistryWatch
 
@@ -64,6 +65,7 @@ class StandInKubelet:
         self.device_plugins_dir = root / "device-plugins"
         self.plugins_registry_dir = root / "plugins_registry"
         self.pod_resources_socket = root / "pod-resources" / "kubelet.sock"
+        self.pods_api_socket = root / "pods-api" / "pods-api.sock"
         self.checkpoint_file = self.device_plugins_dir / CHECKPOINT_NAME
         self.call_times: deque[CallTimes] = deque(maxlen=10_000)
         self._dial, self._now, self.minor = dial, now, minor
@@ -76,12 +78,14 @@ class StandInKubelet:
         self._life: _Life | None = None
         self._wanted_up = True
         self._change = Event()
+        self.pods_service = PodsService(lambda: self.pods, self._wait_change)
 
     # Life.
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Be the kubelet until cancelled; started once the sockets exist."""
-        for directory in (self.device_plugins_dir, self.plugins_registry_dir, self.pod_resources_socket.parent):
+        served = [self.pod_resources_socket, *([self.pods_api_socket] if self.minor >= FIRST_WITH_PODS else [])]
+        for directory in (self.device_plugins_dir, self.plugins_registry_dir, *(each.parent for each in served)):
             directory.mkdir(parents=True, exist_ok=True, mode=0o750)
         ready = False
         while True:
@@ -134,6 +138,7 @@ class StandInKubelet:
             async with (
                 open_grpc_server(self.pod_resources_socket, resources.methods(), _fail),
                 open_grpc_server(self.device_plugins_dir / "kubelet.sock", registry.methods(), _fail),
+                self._open_pods_api(),
             ):
                 self._life = _Life(manager, registry)
                 tasks.start_soon(RegistryWatch(self.plugins_registry_dir, registry).run, name="plugin watcher")
@@ -144,6 +149,17 @@ class StandInKubelet:
                     self._life = None
                     registry.close()
             tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def _open_pods_api(self) -> AsyncIterator[None]:
+        if self.minor < FIRST_WITH_PODS:
+            yield
+            return
+        async with open_grpc_server(self.pods_api_socket, self.pods_service.methods(), _fail):
+            yield
+
+    async def _wait_change(self) -> None:
+        await self._change.wait()
 
     def _clear_directory(self) -> None:
         for path in self.device_plugins_dir.iterdir():

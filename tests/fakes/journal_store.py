@@ -3,13 +3,14 @@
 What the store does is compared with the file on a disk in `tests/contract/journal`.
 """
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 
 import anyio
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, PodListing
+from nodeagent.model.ports import ContainerDevices, KubeletCheckpoint, KubeletPod, PodListing
 
 
 class KubeletSilent(NodeagentError):
@@ -111,3 +112,25 @@ class FakeKubelet:
 
     def identify_run(self) -> tuple[str, float] | None:
         return None if self.is_down else (self.run_name, self.run_since_seconds)
+
+
+class FakeKubeletPods:
+    """The pods API of a kubelet that has none, until `is_served`; each `tell` is a change of pods: these are there."""
+
+    def __init__(self) -> None:
+        self.is_served = False
+        self.followed = 0
+        self._changes = anyio.Event()
+        self._pods: dict[str, KubeletPod] = {}
+
+    async def follow(self) -> AsyncGenerator[Mapping[str, KubeletPod], None]:
+        self.followed += 1
+        while self.is_served:
+            yield self._pods
+            await self._changes.wait()
+        raise KubeletSilent("cannot follow pods: it is not served")
+
+    def tell(self, *pods: PodIdentity) -> None:
+        self._pods = {f"{pod.namespace}/{pod.name}": KubeletPod(identity=pod) for pod in pods}
+        changes, self._changes = self._changes, anyio.Event()
+        changes.set()

@@ -34,6 +34,7 @@ IMPATIENT: dict[str, dict[str, object]] = {
 }
 # A server has nothing to say for longer than this, so it is for scenarios in which it is silent anyhow.
 WARY = IMPATIENT | {"kubernetes": IMPATIENT["kubernetes"] | {"watch_silence_seconds": 8}}
+STREAMED = "sendInitialEvents=true"
 READ_ONLY = [{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch"]}]
 
 
@@ -53,6 +54,11 @@ def is_listing(seen: Seen) -> bool:
 
 def is_watch(seen: Seen) -> bool:
     return seen.method == WATCH
+
+
+def is_beginning(seen: Seen) -> bool:
+    """Whether the request asks for all there is, by a list or by a watch that streams it first."""
+    return is_listing(seen) or (is_watch(seen) and STREAMED in seen.path)
 
 
 def start(node: Cluster, make_agent: MakeAgent, proxy: ApiProxy, settings: Settings | None = None) -> AgentUnderTest:
@@ -111,7 +117,7 @@ def test_retry_after_is_kept_by_all_requests(node: Cluster, make_agent: MakeAgen
 
 
 def test_a_watch_that_expired_is_begun_anew(node: Cluster, make_agent: MakeAgent, proxy: ApiProxy) -> None:
-    """It lists and watches again without being away; what changes afterwards is seen."""
+    """Without being away: a list, where a streamed one is refused, and a streamed one for a later watch."""
     rule = proxy.break_next(is_watch, expire, times=2)
     agent = start(node, make_agent, proxy)
     wait("the trouble to be met", lambda: rule.left == 0)
@@ -119,13 +125,25 @@ def test_a_watch_that_expired_is_begun_anew(node: Cluster, make_agent: MakeAgent
     wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1")
     assert "api_server_away" not in agent.read_log(200)
     kinds = [each.method for each in proxy.seen if is_watch(each) or is_listing(each)]
-    assert kinds[:6] == ["GET", WATCH] * 3
+    assert kinds[:4] == [WATCH, "GET", WATCH, WATCH]
+
+
+def test_a_node_is_read_and_watched_by_one_request(node: Cluster, make_agent: MakeAgent, proxy: ApiProxy) -> None:
+    """The server streams the node first, then what changes; nothing is listed, and a change needs no other request."""
+    start(node, make_agent, proxy)
+    node.api.patch(NODE, {"metadata": {"labels": {COUNT: None}}})
+    wait("the label to come back", lambda: labels_of(node).get(COUNT) == "1")
+    (watch,) = [each for each in proxy.seen if is_watch(each)]
+    assert STREAMED in watch.path
+    assert "resourceVersionMatch=NotOlderThan" in watch.path
+    assert "allowWatchBookmarks=true" in watch.path
+    assert [each for each in proxy.seen if is_listing(each)] == []
 
 
 @pytest.mark.parametrize("act", [refuse(500), refuse(403), leave_open, tear], ids=["500", "403", "half-open", "torn"])
-def test_a_listing_that_fails_is_tried_again(node: Cluster, make_agent: MakeAgent, proxy: ApiProxy, act: Act) -> None:
+def test_a_beginning_that_fails_is_tried_again(node: Cluster, make_agent: MakeAgent, proxy: ApiProxy, act: Act) -> None:
     """The agent is ready without it, says that the server cannot be used, and labels the node once it can."""
-    rule = proxy.break_next(is_listing, act, times=2)
+    rule = proxy.break_next(is_beginning, act, times=2)
     agent = start(node, make_agent, proxy)
     assert rule.left == 0
     assert "api_server_away" in agent.read_log(200)

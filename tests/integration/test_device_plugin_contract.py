@@ -13,6 +13,7 @@ from nodeagent.model.ids import ResourceName
 from tests.contract.kubelet.test_admission import *  # noqa: F403  the tests themselves
 from tests.contract.kubelet.test_device_plugin import *  # noqa: F403
 from tests.contract.kubelet.test_pod_resources import *  # noqa: F403
+from tests.contract.kubelet.test_pods_api import *  # noqa: F403
 from tests.contract.kubelet.test_registration import *  # noqa: F403
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
@@ -32,6 +33,7 @@ class RealKubelet:
         self.device_plugins_dir = cluster.layout.device_plugins
         self.plugins_registry_dir = cluster.layout.kubelet / "plugins_registry"
         self.pod_resources_socket = cluster.layout.pod_resources_socket
+        self.pods_api_socket = cluster.layout.pods_api_socket
         self.checkpoint_file = cluster.layout.device_plugins / "kubelet_internal_checkpoint"
 
     async def restart(self) -> None:

@@ -15,8 +15,8 @@ from tests.integration.cluster.namespace import join_namespace
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 
-NOT_OURS = frozenset({"clock", "user"})
-"""The clock is the machine's, and no test sets it; who runs the tests is their own business."""
+NOT_OURS = frozenset({"clock", "endings", "user"})
+"""Clock and cgroups are the machine's, and no test sets them; who runs the tests is their own business."""
 
 
 def settings_of(cluster: Cluster) -> Settings:
@@ -64,6 +64,15 @@ def test_a_healthy_node_gets_a_clean_bill(node: Cluster, make_agent: MakeAgent) 
     wait_until("the doctor to find nothing", look, timeout_seconds=60)
     checks = examine(agent)
     assert {"kubelet socket", "pod resources", "registration", "api server", "cdi", "runtime"} <= checks.keys()
+
+
+def test_the_versions_of_server_and_kubelet_are_named(node: Cluster, make_agent: MakeAgent) -> None:
+    """As both report them; of what the settings ask for nothing is missing in these versions."""
+    agent = make_agent(gpus="simulated:t4", settings={**settings_of(node), "claims": {"enabled": True}})
+    server = node.api.get("/version")["gitVersion"]
+    kubelet = node.api.read_node()["status"]["nodeInfo"]["kubeletVersion"]
+    (found,) = examine(agent)["kubernetes"]
+    assert (found["grade"], found["found"].partition(":")[0]) == ("ok", f"API server {server}, kubelet {kubelet}")
 
 
 def stop_agent(agent: AgentUnderTest) -> None:

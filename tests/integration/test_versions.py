@@ -1,6 +1,7 @@
 """What differs by the version of kubelet and API server, on whichever of them this cluster has."""
 
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -8,9 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from nodeagent.rules.kubernetes_versions import ABILITIES, Side
 from tests.integration.claims import API, CLASSES, DRIVER, RIGHTS, ask, post_claim, render, settings
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
@@ -19,6 +22,8 @@ GPUS, MIG_DEVICES_EACH = 8, 25
 PATIENCE_SECONDS = 60.0
 HEALTH_IS_SHOWN_FROM, PARTITIONS_ARE_KEPT_FROM = 36, 36
 """Minor releases: of kubelet and API server both, and of the API server."""
+
+_GATE = re.compile(r'^kubernetes_feature_enabled\{name="(\w+)",stage="\w*"\} (\d)$', re.MULTILINE)
 
 pytestmark = pytest.mark.every_version
 
@@ -30,6 +35,20 @@ def rights(node: Cluster) -> Iterator[None]:
     yield
     node.run("kubectl", "delete", "--ignore-not-found", "-f", str(RIGHTS), "-f", str(CLASSES))
     node.run("kubectl", "delete", "resourceslices", "--all")
+
+
+@pytest.mark.parametrize("side", ["API server", "kubelet"])
+def test_the_table_says_what_this_version_says_of_itself(node: Cluster, side: Side) -> None:
+    """A gate that the table calls on is on or gone, one called off is known and off; nobody has changed gates here."""
+    place, minor = (
+        ("/metrics", read_served_minor(node))
+        if side == "API server"
+        else (f"/api/v1/nodes/{NODE_NAME}/proxy/metrics", read_kubelet_minor(node))
+    )
+    gates = {name: value == "1" for name, value in _GATE.findall(node.api.read_text(place))}
+    told = {each.gate: each.tell(minor) for each in ABILITIES if each.gate and each.side == side}
+    known = {gate: said for gate, said in told.items() if said != "no"}
+    assert {gate: "on" if gates.get(gate, said == "on") else "off" for gate, said in known.items()} == known
 
 
 @pytest.mark.usefixtures("rights")

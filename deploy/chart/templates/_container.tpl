@@ -60,6 +60,7 @@ volumeMounts:
   - {name: state, mountPath: /var/lib/nodeagent}
   - {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
   - {name: pod-resources, mountPath: {{ .Values.kubeletRoot }}/pod-resources, readOnly: true}
+  - {name: pods-api, mountPath: {{ .Values.kubeletRoot }}/pods-api, readOnly: true}
   - {name: cdi, mountPath: /var/run/cdi}
   {{- with include "nodeagent.claims" . }}
   - {name: dra-plugin, mountPath: {{ . }}}

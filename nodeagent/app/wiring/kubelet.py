@@ -19,6 +19,7 @@ from nodeagent.edge.host.files.sealed_store import read_boot_id
 from nodeagent.edge.kubelet.call_times import CallTimes
 from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.edge.kubelet.plugin_session import PluginSession
+from nodeagent.edge.kubelet.pods_api import KubeletPods
 from nodeagent.edge.kubelet.registry_session import RegistrySession
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.plugin import AdmissionFacts, AdvertisedResource, CallFacts, Distribution, HandoutFacts
@@ -69,7 +70,7 @@ class KubeletWiring:
 
     def build_allocations(self) -> Allocations:
         """The component that tends the journal."""
-        return Allocations(*self._services, self.journal)
+        return Allocations(*self._services, self.journal, pods=KubeletPods(self._live.now.kubelet.pods_api_socket))
 
     def read_admission(self) -> AdmissionFacts:
         """Timings of calls awaited by pods since the process began."""

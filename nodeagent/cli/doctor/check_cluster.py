@@ -4,10 +4,13 @@ from collections.abc import Iterator
 
 from nodeagent.cli.doctor.facts import Facts, SocketFacts
 from nodeagent.cli.doctor.verdicts import Check, fail, ok, warn
+from nodeagent.components.runtime.choose import ChosenRuntime
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.model.devices import Standing
 from nodeagent.model.plugin import AdvertisedResource
+from nodeagent.model.runtime import RuntimeKind
+from nodeagent.rules.kubernetes_versions import CGROUP_V1, CONTAINERD_1, Lack, Side, find_lacks
 
 KUBELET = "systemctl status kubelet"
 
@@ -151,3 +154,50 @@ def check_api(facts: Facts) -> Iterator[Check]:
         yield fail("api server", found, "kubectl apply -f deploy/rbac.yaml")
     else:
         yield ok("api server", f"answers, all permissions are there ({api.where})")
+
+
+def check_kubernetes(facts: Facts) -> Iterator[Check]:
+    """The versions of API server and kubelet, and what these versions lack for the settings."""
+    api = facts.api
+    if api is None or not api.server_version:
+        return
+    versions: dict[Side, str] = {"API server": api.server_version, "kubelet": api.kubelet_version}
+    lacks = tuple(find_lacks(facts.wanted_abilities, versions))
+    for lack in lacks:
+        judge = fail if lack.ability.is_essential and not lack.is_gated else warn
+        yield judge("kubernetes", _describe_lack(lack), _advise(lack))
+    if not lacks:
+        kubelet = f"kubelet {api.kubelet_version}" if api.kubelet_version else "kubelet of unknown version"
+        yield ok("kubernetes", f"API server {api.server_version}, {kubelet}: what the settings need is there")
+
+
+def _describe_lack(lack: Lack) -> str:
+    ability = lack.ability
+    degree = (
+        f"has {ability.name} only with the feature gate {ability.gate}" if lack.is_gated else f"lacks {ability.name}"
+    )
+    return f"{ability.side} {lack.version} {degree}, for {ability.setting}: without, the agent {ability.without}"
+
+
+def _advise(lack: Lack) -> str:
+    ability = lack.ability
+    upgrade = f"upgrade the {ability.side} to 1.{ability.on_from}, or set {ability.setting}: false"
+    if not lack.is_gated:
+        return upgrade
+    place = "/metrics" if ability.side == "API server" else "/api/v1/nodes/NODE/proxy/metrics"
+    return f"kubectl get --raw {place} | grep feature_enabled.*{ability.gate}; switch the gate on, or {upgrade}"
+
+
+def check_endings(facts: Facts) -> Iterator[Check]:
+    """What the next kubelets do not take any more."""
+    runtime = facts.runtime
+    is_old = (
+        isinstance(runtime, ChosenRuntime)
+        and runtime.kind is RuntimeKind.CONTAINERD
+        and (0, 0) < runtime.release < (2, 0)
+    )
+    found = [ending for ending, applies in ((CONTAINERD_1, is_old), (CGROUP_V1, facts.cgroup_v1)) if applies]
+    for ending in found:
+        yield warn("endings", f"this node has {ending.name}: {ending.end}", ending.remedy)
+    if not found:
+        yield ok("endings", "nothing on this node is known to be refused by the next kubelets")

@@ -7,7 +7,9 @@ from nodeagent.cli.doctor.check_cluster import (
     check_allocatable,
     check_api,
     check_devices,
+    check_endings,
     check_kubelet,
+    check_kubernetes,
     check_registration,
 )
 from nodeagent.cli.doctor.check_hardware import (
@@ -51,6 +53,8 @@ CHECKS: tuple[Callable[[Facts], Iterator[Check]], ...] = (
     check_shim,
     check_mps,
     check_api,
+    check_kubernetes,
+    check_endings,
     check_disk,
     check_clock,
     check_conflicts,

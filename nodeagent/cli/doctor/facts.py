@@ -54,6 +54,9 @@ class ApiFacts(Value, frozen=True):
     """Denied permissions, verb and resource."""
     allocatable: dict[str, int] = field(default_factory=dict)
     """The node object's allocatable count of each extended resource."""
+    server_version: str = ""
+    kubelet_version: str = ""
+    """By the node object; empty where the node object was not read."""
 
 
 class Facts(Value, frozen=True):
@@ -91,6 +94,9 @@ class Facts(Value, frozen=True):
     """The shared memory directory of MPS daemons, where present and without a size of its own."""
     api: ApiFacts | None = None
     """`None` where Kubernetes is off in the settings."""
+    wanted_abilities: tuple[str, ...] = ()
+    """The abilities of Kubernetes that the settings need."""
+    cgroup_v1: bool = False
     directories: tuple[DirectoryFacts, ...] = ()
     clock_synchronised: bool | None = None
     clock_behind_seconds: float = 0.0

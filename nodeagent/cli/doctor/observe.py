@@ -22,12 +22,13 @@ from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime, decide
 from nodeagent.components.web.api.records import StateRecord
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.edge.kube.client import ClientSettings, KubeClient
+from nodeagent.edge.kube.client import ClientSettings, Json, KubeClient
 from nodeagent.edge.kube.credentials import find_credentials
-from nodeagent.edge.kube.errors import ApiNotFound, KubeError
+from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, KubeError
 from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import GpuReadout
+from nodeagent.rules.kubernetes_versions import list_wanted
 
 T = TypeVar("T")
 
@@ -81,6 +82,7 @@ async def look(
         runtime=runtime,
         runtime_problem=runtime_problem,
         api=await observe_api(settings, environ),
+        wanted_abilities=list_wanted(settings),
     )
     return await anyio.to_thread.run_sync(lambda: observe_this_host(settings, seen))
 
@@ -133,24 +135,49 @@ async def observe_api(settings: Settings, environ: Mapping[str, str]) -> ApiFact
     client = KubeClient(credentials, lambda: ClientSettings(timeout_seconds=section.request_timeout_seconds))
     try:
         denied = [await _ask_permission(client, *permission) for permission in PERMISSIONS]
-        allocatable = await _read_allocatable(client, settings.node.name or platform.node()) if not denied[0] else {}
+        version = await _read_version(client)
+        node = await _read_node(client, settings.node.name or platform.node()) if not denied[0] else {}
     except KubeError as error:
         return ApiFacts(where=credentials.where, problem=str(error))
     finally:
         await client.aclose()
-    return ApiFacts(where=credentials.where, denied=tuple(what for what in denied if what), allocatable=allocatable)
+    return ApiFacts(
+        where=credentials.where,
+        denied=tuple(what for what in denied if what),
+        allocatable=_parse_allocatable(node),
+        server_version=version,
+        kubelet_version=_parse_kubelet_version(node),
+    )
 
 
-async def _read_allocatable(client: KubeClient, node_name: str) -> dict[str, int]:
-    """The node object's allocatable devices; empty where the node object does not exist yet."""
+async def _read_version(client: KubeClient) -> str:
+    """The API server's version; empty where this identity may not read it."""
+    try:
+        answer = await client.request("GET", "/version", attempted="read the API server's version")
+    except (ApiForbidden, ApiNotFound):
+        return ""
+    return str(answer.get("gitVersion", ""))
+
+
+async def _read_node(client: KubeClient, node_name: str) -> Json:
+    """The status of the node object; empty where the node object does not exist yet."""
     try:
         node = await client.request("GET", f"/api/v1/nodes/{quote(node_name, safe='')}", attempted="read the node")
     except ApiNotFound:
         return {}
     status = node.get("status")
-    allocatable = status.get("allocatable") if isinstance(status, dict) else None
+    return status if isinstance(status, dict) else {}
+
+
+def _parse_allocatable(status: Json) -> dict[str, int]:
+    allocatable = status.get("allocatable")
     found = allocatable.items() if isinstance(allocatable, dict) else ()
     return {str(name): int(text) for name, text in found if "/" in str(name) and str(text).isdigit()}
+
+
+def _parse_kubelet_version(status: Json) -> str:
+    info = status.get("nodeInfo")
+    return str(info.get("kubeletVersion", "")) if isinstance(info, dict) else ""
 
 
 async def _ask_permission(client: KubeClient, verb: str, group: str, resource: str, subresource: str) -> str:

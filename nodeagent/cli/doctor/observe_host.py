@@ -64,6 +64,7 @@ def observe_this_host(settings: Settings, seen: Facts) -> Facts:
         toolkit_containers=_count_toolkit_containers(settings) if settings.runtime.shim else 0,
         mps_problem=observe_mps(settings),
         mps_memory=observe_memory(settings),
+        cgroup_v1=uses_cgroup_v1(settings.node.sys_dir),
         directories=tuple(observe_directory(path) for path in (settings.node.state_dir, settings.node.run_dir)),
         clock_synchronised=read_clock(),
         clock_behind_seconds=max(0.0, Path(__file__).stat().st_mtime - time.time() - DAY_SECONDS),
@@ -155,6 +156,12 @@ def observe_directory(path: Path) -> DirectoryFacts:
     usage = shutil.disk_usage(existing)
     writable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
     return DirectoryFacts(path=str(path), writable=writable, free_bytes=usage.free, total_bytes=usage.total)
+
+
+def uses_cgroup_v1(sys_dir: Path) -> bool:
+    """Whether the node's controllers are those of cgroup v1, as a kubelet judges: by the root of the hierarchies."""
+    root = sys_dir / "fs" / "cgroup"
+    return (root / "memory").is_dir() and not (root / "cgroup.controllers").exists()
 
 
 def find_plugin_sockets(directory: Path) -> tuple[PluginSocketFacts, ...]:

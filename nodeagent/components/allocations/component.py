@@ -4,8 +4,9 @@ Owns the lock of the journal's directory, and the published `AllocationTable`.
 Refuses to believe one list of the kubelet about the end of an allocation.
 """
 
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from random import Random
 
 import anyio
 from anyio.abc import TaskStatus
@@ -30,8 +31,10 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.kubelet.pods_api import KubeletPods
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.events import DevicesFreed
@@ -41,7 +44,8 @@ from nodeagent.model.ports import KubeletCheckpoint
 ROOM_SECONDS = 30.0
 """Pause between checks of the disk's free room."""
 TEND_SECONDS = 1.0
-"""Pause between checks for a restarted kubelet and a repaired disk."""
+"""Pause between checks for a restarted kubelet, pods that come or go, and a repaired disk."""
+_RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
 
 
 class Allocations:
@@ -49,10 +53,24 @@ class Allocations:
 
     name = "allocations"
 
-    def __init__(self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, journal: Journal) -> None:
-        """`journal` outlives the component, which tends it."""
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        journal: Journal,
+        *,
+        pods: KubeletPods | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        """`journal` outlives the component, which tends it; `pods` wakes it where the kubelet tells of pods."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._journal = journal
+        self._journal, self._pods = journal, pods
+        self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
+        self._have_pods_changed = False
+        self._living: frozenset[tuple[str, str]] | None = None
+        """The pods that have not ended, by namespace and name; `None` while the kubelet does not tell."""
         self._log = get_logger(component=self.name)
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
@@ -70,6 +88,8 @@ class Allocations:
             with self._journal.tended.filled(self._look):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._publish_news_forever, name="allocations told")
+                    if self._pods is not None:
+                        tasks.start_soon(self._follow_pods_forever, self._pods, name="allocations pods")
                     task_status.started()
                     await self._tend_forever()
         finally:
@@ -81,6 +101,22 @@ class Allocations:
         while True:
             await self._journal.news.wait()
             self._publish()
+
+    async def _follow_pods_forever(self, pods: KubeletPods) -> None:
+        """Have the kubelet's list read soon after pods come or go; without such news the list is polled alone."""
+        backoff = Backoff(_RETRY, self._rng)
+        while True:
+            began, reason = self._clock.monotonic(), "the kubelet has ended the stream"
+            try:
+                async with aclosing(pods.follow()) as tables:
+                    async for table in tables:
+                        names = ((pod.identity.namespace, pod.identity.name) for pod in table.values())
+                        self._living, self._have_pods_changed = frozenset(names), True
+            except NodeagentError as error:
+                reason = str(error)
+            self._living = None
+            self._log.debug("pods_not_followed", reason=reason)
+            await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
 
     async def _recover(self) -> None:
         """Begin with the newest trustworthy state, then compare with the kubelet."""
@@ -133,7 +169,7 @@ class Allocations:
             return None
 
     async def _tend_forever(self) -> None:
-        """Poll the kubelet's list now and then, and at once after a restart of the kubelet; repair a broken journal."""
+        """Poll the kubelet's list now and then, and after a restart or changes of pods; repair a broken journal."""
         looked_at, looked_run = self._clock.monotonic(), self._journal.kubelet_run
         measured_at = looked_at - ROOM_SECONDS
         async for _ in Ticker(TEND_SECONDS):
@@ -147,8 +183,8 @@ class Allocations:
                     self._publish()
             run = self._journal.identify_run()
             due = self._clock.monotonic() - looked_at >= self._live.now.kubelet.pod_resources_poll_seconds
-            if run is not None and (due or run != looked_run):
-                looked_at, looked_run = self._clock.monotonic(), run
+            if run is not None and (due or run != looked_run or self._have_pods_changed):
+                looked_at, looked_run, self._have_pods_changed = self._clock.monotonic(), run, False
                 await self._look()
 
     async def _check_room(self) -> None:
@@ -183,6 +219,7 @@ class Allocations:
                 monotonic_seconds=self._clock.monotonic(),
                 free_after_seconds=self._live.now.journal.free_after_seconds,
                 recovering=self._looks == 0,
+                living=self._living,
                 uids=find_uids(checkpoint) if checkpoint is not None else {},
             )
             self._looks += 1

@@ -8,7 +8,8 @@ its list of pods. The rules, each for a race seen in practice:
   whole list;
 - a pod listed without devices shown by an earlier run of the kubelet has not given the devices back: the new run
   has forgotten, unless the container holds others by now;
-- a pod listed without devices shown by the same run is another pod of the same name.
+- a pod listed without devices shown by the same run is another pod of the same name;
+- a device in no list is free at once where the kubelet has told the end of its pod.
 
 Owns these rules.
 Refuses to take the kubelet's silence for an answer: without a list nothing changes.
@@ -53,6 +54,8 @@ class PodListPoll(Value, frozen=True):
     free_after_seconds: float
     recovering: bool = False
     """Whether this is the first list since the agent started."""
+    living: frozenset[tuple[str, str]] | None = None
+    """Namespace and name of each pod that has not ended on this node; `None` where the kubelet does not tell."""
     uids: Mapping[DeviceId, str] = {}
     """The pods' uids by device, as far as the kubelet's checkpoint has them: its list has none."""
 
@@ -206,9 +209,12 @@ def _go_on(absence: Absence | None, monotonic_seconds: float) -> Absence:
 
 def _is_over(entry: Entry, absence: Absence, look: PodListPoll) -> bool:
     """Whether an absence is long enough; a container never listed gets twice the time, as its pod may still come."""
+    pod = entry.allocation.pod
+    if look.living is not None and pod is not None and pod.name and (pod.namespace, pod.name) not in look.living:
+        return True
     if absence.lists < _LISTS_NEEDED or look.monotonic_seconds - look.run.since_seconds < look.free_after_seconds:
         return False
-    patience = look.free_after_seconds * (1 if entry.allocation.pod is not None else 2)
+    patience = look.free_after_seconds * (1 if pod is not None else 2)
     return look.monotonic_seconds - absence.since_seconds >= patience
 
 

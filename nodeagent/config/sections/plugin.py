@@ -34,6 +34,12 @@ class KubeletSettings(Section):
         "the kubelet's socket for the devices of each pod; follows root_dir unless set",
         "the kubelet's default",
     )
+    pods_api_socket: Path = knob(
+        AbsolutePath(),
+        Path("/var/lib/kubelet/pods-api/pods-api.sock"),
+        "the kubelet's socket for changes of pods, from Kubernetes 1.37 on; follows root_dir unless set",
+        "the kubelet's default; without the socket the pause below is the only rhythm",
+    )
     plugins_registry_dir: Path | None = knob(
         Maybe(AbsolutePath()),
         None,

@@ -1,11 +1,14 @@
-"""The client: a question and an answer, over a unix socket and within a time, by grpclib's client."""
+"""The client: a question and an answer within a time, or a stream of answers, over a unix socket, by grpclib."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from grpclib.client import Channel, Handler, UnaryUnaryMethod
+from anyio import CancelScope, create_memory_object_stream
+from anyio.streams.memory import MemoryObjectSendStream
+from grpclib.client import Channel, Handler, UnaryStreamMethod, UnaryUnaryMethod
 from grpclib.config import Configuration
 from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
@@ -94,6 +97,33 @@ async def call_unary(socket: Path, method: str, request: bytes, *, timeout_secon
         channel.close()
 
 
+async def call_stream(socket: Path, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
+    """The bytes of each message of a stream as it comes, until the peer ends the stream; over a connection of its own.
+
+    Raises:
+        AnswerRefused: the peer says no, at the start or later, with a status and a reason.
+        AnswerBroken: the peer makes no sense, or leaves without ending the call.
+        OSError: no process listens at the socket, or the connection broke.
+    """
+    channel = _open_channel(socket)
+    send, receive = create_memory_object_stream[bytes]()
+    reading = asyncio.create_task(_read_stream(channel, method, request, send))  # apart, as in `ask_apart`
+    try:
+        async with receive:
+            async for message in receive:
+                yield message
+        with _translating():
+            await asyncio.wait({reading})
+            if reading.cancelled():
+                raise AnswerBroken("the connection ended before the stream")
+            reading.result()
+    finally:
+        reading.cancel()
+        channel.close()
+        with CancelScope(shield=True):
+            await asyncio.wait({reading})
+
+
 class KeptCaller:
     """Asks a peer time and again over a kept connection; for questions that may be asked twice.
 
@@ -156,9 +186,26 @@ def _begin_anew(channel: _Channel) -> None:
 
 async def _ask(channel: _Channel, method: str, request: bytes, timeout_seconds: float) -> bytes:
     call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, method, bytes, bytes)
-    try:
+    with _translating():
         async with asyncio.timeout(timeout_seconds):
             return await ask_apart(call(request, timeout=timeout_seconds))
+
+
+async def _read_stream(channel: _Channel, method: str, request: bytes, send: MemoryObjectSendStream[bytes]) -> None:
+    """Pass the messages on, each with bounds of its own; a slow reader slows the peer."""
+    call: UnaryStreamMethod[bytes, bytes] = UnaryStreamMethod(channel, method, bytes, bytes)
+    async with send, call.open() as stream:
+        await stream.send_message(request, end=True)
+        async for message in stream:
+            _begin_anew(channel)
+            await send.send(message)
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Turn grpclib's errors into ours."""
+    try:
+        yield
     except GRPCError as error:
         raise AnswerRefused(error.status, error.message or "") from error
     except (StreamTerminatedError, AssertionError, AttributeError) as error:

@@ -44,6 +44,8 @@ _log = get_logger(component="kube")
 _UNNOTED = frozenset({"events", "leases", "selfsubjectaccessreviews", "selfsubjectrulesreviews"})
 _TROUBLE = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 JSON = "application/json"
+PLAIN = "identity"
+"""The encoding of watches: servers from 1.37 compress a line or few at a time, for which no reader has to be ready."""
 DRY_RUN = {"dryRun": "All"}
 """The query of a change that the server only tries."""
 READ_BYTES = 2 << 20
@@ -78,9 +80,11 @@ class _Session:
         *,
         query: Mapping[str, str] | None = None,
         body: object = None,
+        encoding: str = "gzip, deflate",
     ) -> aiohttp.ClientResponse:
         """The answer once the head has arrived; `types` are the content types of request and answer."""
         headers = {"Content-Type": types[0], "Accept": types[1], "User-Agent": f"nodeagent/{__version__}"}
+        headers["Accept-Encoding"] = encoding
         if self.authorization:
             headers["Authorization"] = self.authorization
         return await self.http.request(
@@ -164,7 +168,7 @@ class KubeClient:
         try:
             with self._translating(session, attempted, "WATCH"):
                 with anyio.fail_after(self._read_settings().timeout_seconds):
-                    response = await session.send("GET", path, (JSON, accept), query=query)
+                    response = await session.send("GET", path, (JSON, accept), query=query, encoding=PLAIN)
             session.watched.add(response)
         finally:
             session.users -= 1
@@ -177,6 +181,10 @@ class KubeClient:
                 async with aclosing(_read_lines(response.content, silence_seconds)) as lines:
                     async for line in lines:
                         yield parse(line)
+        except ApiUnauthorized:
+            self._give_up(session, is_refused=True)
+            await self._leave(session)
+            raise
         finally:
             session.watched.discard(response)
             response.close()

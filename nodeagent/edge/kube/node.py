@@ -14,7 +14,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, NodeMissing, making_sense
 from nodeagent.edge.kube.event_document import find_namespace, render_event
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Change, Follower, News
 from nodeagent.edge.kube.node_document import (
     FIELD_MANAGER,
     parse_node,
@@ -56,21 +56,17 @@ class KubeNode:
     async def follow_node(self) -> AsyncGenerator[ClusterNode, None]:
         """The node now and after each change, whoever made it; runs until the watch breaks."""
         while True:
-            node, version = await self._list_node()
-            yield node
             try:
-                async with aclosing(self._follower.watch(version)) as changes:
-                    async for kind, document in changes:
-                        if kind == "DELETED":
-                            raise NodeMissing(self._name)
-                        yield self._parse(document)
+                async with aclosing(self._follower.follow()) as news:
+                    async for one in news:
+                        yield self._find(one)
             except ApiExpired:
                 continue
 
     async def read_node(self) -> ClusterNode:
         """The present Node."""
-        node, _ = await self._list_node()
-        return node
+        items, _ = await self._follower.list()
+        return self._find(items)
 
     async def apply_labels(self, node: ClusterNode, labels: Mapping[str, str]) -> None:
         """Make exactly these labels ours; other labels stay.
@@ -128,12 +124,10 @@ class KubeNode:
             "PATCH", path, attempted=attempted, query=_MANAGER, body=body, content_type=content_type
         )
 
-    async def _list_node(self) -> tuple[ClusterNode, str]:
-        items, version = await self._follower.list()
-        if not items:
+    def _find(self, news: News) -> ClusterNode:
+        if isinstance(news, Change):
+            news = [news.found] if news.kind != "DELETED" else []
+        if not news:
             raise NodeMissing(self._name)
-        return self._parse(items[0]), version
-
-    def _parse(self, document: Json) -> ClusterNode:
         with making_sense(f"read node {self._name}"):
-            return parse_node(document)
+            return parse_node(news[0])

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nodeagent.edge.kube.client import DRY_RUN, Json, KubeClient
 from nodeagent.edge.kube.errors import ApiExpired, ApiNotFound, NodeMissing, making_sense
-from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
+from nodeagent.edge.kube.follow import SILENCE_SECONDS, Change, Follower, apply_change, follow_all
 from nodeagent.edge.kube.slice_document import API_VERSION, parse_content, parse_slice, render_slice
 from nodeagent.model.slices import DeviceClass, SliceContent, SlicePool, StoredSlice
 
@@ -38,18 +38,16 @@ class KubeSlices:
 
     async def follow_slices(self) -> AsyncGenerator[Mapping[str, StoredSlice], None]:
         """All slices by name, now and after each change: a list and later changes, until there is a gap."""
-        items, version = await self._follower.list()
+        known: dict[str, StoredSlice] = {}
         attempted = f"read {self._what}"
-        known = {one.name: one for one in (self._parse(item, attempted) for item in items)}
-        yield dict(known)
         try:
-            async with aclosing(self._follower.watch(version)) as changes:
-                async for kind, document in changes:
-                    one = self._parse(document, attempted)
-                    if kind == "DELETED":
-                        known.pop(one.name, None)
+            async with aclosing(self._follower.follow()) as news:
+                async for one in news:
+                    if isinstance(one, Change):
+                        changed = self._parse(one.found, attempted)
+                        apply_change(known, one.kind, changed.name, changed)
                     else:
-                        known[one.name] = one
+                        known = {each.name: each for each in (self._parse(item, attempted) for item in one)}
                     yield dict(known)
         except ApiExpired:
             # A caller with writes of its own on top must know that a following list is newer than all the writes.

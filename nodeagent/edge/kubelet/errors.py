@@ -4,6 +4,7 @@ KubeletError
 ├── KubeletUnavailable         the kubelet is not there or does not answer: wait for the kubelet
 ├── RegistrationRefused        the kubelet has looked at the plugin and says no
 ├── PodResourcesUnavailable    the kubelet's list of devices in use cannot be read now
+├── PodsUnavailable            the kubelet tells of no pods: none of its kind, not yet, or no longer
 └── CheckpointUnreadable       the kubelet's checkpoint file is missing or makes no sense
 """
 
@@ -44,6 +45,16 @@ class PodResourcesUnavailable(KubeletError):
     def __init__(self, attempted: str, socket: str, reason: str) -> None:
         super().__init__(f"cannot {attempted} at {socket}: {reason}; check that the directory is mounted and readable")
         self.attempted, self.socket, self.reason = attempted, socket, reason
+
+
+class PodsUnavailable(KubeletError):
+    """The kubelet's pods API is not served, or its stream broke."""
+
+    def __init__(self, socket: str, reason: str) -> None:
+        super().__init__(
+            f"cannot follow pods at {socket}: {reason}; it is tried again, and kubelets before 1.37 serve none"
+        )
+        self.socket, self.reason = socket, reason
 
 
 class CheckpointUnreadable(KubeletError):

@@ -37,6 +37,7 @@ from nodeagent.model.ports.kubelet import (
     ContainerDevices,
     DevicePlugin,
     KubeletCheckpoint,
+    KubeletPod,
     PluginSource,
     PodListing,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "GpuPartitioning",
     "GpuSource",
     "KubeletCheckpoint",
+    "KubeletPod",
     "LabelFile",
     "MetadataFiles",
     "MpsClaims",

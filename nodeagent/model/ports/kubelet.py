@@ -93,6 +93,15 @@ class PluginSource(Protocol):
         ...
 
 
+class KubeletPod(Value, frozen=True):
+    """A pod on this node, by the kubelet's own status."""
+
+    identity: PodIdentity
+    phase: str = ""
+    containers: tuple[str, ...] = ()
+    """The ids of the containers, in the order of the status; empty for a container that was never made."""
+
+
 class PodListing(Value, frozen=True):
     """The kubelet's whole word on pods and their devices."""
 

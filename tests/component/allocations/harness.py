@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import anyio
@@ -17,7 +18,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.conditions import CATALOGUE
-from tests.fakes.journal_store import FakeKubelet, FakeStore
+from tests.fakes.journal_store import FakeKubelet, FakeKubeletPods, FakeStore
 from tests.support.allocations import GPU, device_ids, holding, listing
 from tests.support.virtual_time import FakeClock
 
@@ -29,7 +30,7 @@ class World:
 
     def __init__(self, clock: FakeClock, settings: Settings | None = None) -> None:
         self.clock = clock
-        self.store, self.kubelet = FakeStore(), FakeKubelet()
+        self.store, self.kubelet, self.pods = FakeStore(), FakeKubelet(), FakeKubeletPods()
         self.live = LiveSettings(settings or Settings())
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -45,7 +46,15 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Allocations]:
-        keeper = Allocations(self.bus, self.conditions, self.clock, self.live, self.journal)
+        keeper = Allocations(
+            self.bus,
+            self.conditions,
+            self.clock,
+            self.live,
+            self.journal,
+            pods=self.pods,  # type: ignore[arg-type]  # as far as it is used
+            rng=Random(1),
+        )
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda task_status: keeper.run(task_status=task_status))
             yield keeper

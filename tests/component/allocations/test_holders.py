@@ -145,3 +145,54 @@ async def test_a_node_without_a_kubelet_has_an_empty_table(world: World) -> None
         await told()
         assert world.published() == {"a": "-"}
         assert world.kubelet.lists_asked == 0
+
+
+async def test_pods_that_come_or_go_are_looked_at_soon(world: World) -> None:
+    """A second after the kubelet's word; nothing is asked meanwhile, and a quiet kubelet is polled as ever."""
+    world.pods.is_served = True
+    async with world.running():
+        await world.journal.record(GPU, device_ids("a"))
+        await anyio.sleep(2)
+        asked = world.kubelet.lists_asked
+        world.kubelet.listing = listing(holding("train", "a"))
+        await anyio.sleep(3)
+        assert world.kubelet.lists_asked == asked
+        world.pods.tell(pod_named("train"))
+        await anyio.sleep(1.5)
+        assert world.published() == {"a": "train"}
+        assert world.kubelet.lists_asked == asked + 1
+        await anyio.sleep(10)
+        assert world.kubelet.lists_asked == asked + 2
+
+
+async def test_the_end_of_a_pod_frees_its_devices(world: World) -> None:
+    """Within two seconds of the kubelet's word, where a device that is in no list else waits half a minute."""
+    world.pods.is_served = True
+    async with world.running():
+        await world.journal.record(GPU, device_ids("a"))
+        await world.journal.record(GPU, device_ids("b"))
+        world.kubelet.listing = listing(holding("train", "a"), holding("other", "b"))
+        world.pods.tell(pod_named("train"), pod_named("other"))
+        await anyio.sleep(2)
+        world.kubelet.listing = listing()
+        world.pods.tell(pod_named("other"))
+        await anyio.sleep(2)
+        assert world.published() == {"b": "other"}
+        world.pods.is_served = False
+        world.pods.tell()
+        await anyio.sleep(15)
+        assert world.published() == {"b": "other"}, "a kubelet that is silent about pods has not told their end"
+
+
+async def test_a_kubelet_that_tells_of_no_pods_is_polled(world: World) -> None:
+    """It is asked for the stream again with growing pauses; once it serves it, each change counts."""
+    async with world.running():
+        await anyio.sleep(600)
+        assert 8 <= world.pods.followed <= 30
+        world.pods.is_served = True
+        await anyio.sleep(60)
+        followed = world.pods.followed
+        world.pods.is_served = False
+        world.pods.tell()
+        await anyio.sleep(61)
+        assert world.pods.followed > followed

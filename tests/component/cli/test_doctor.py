@@ -10,7 +10,8 @@ from nodeagent.cli.doctor.facts import ApiFacts
 from nodeagent.config.load import load_settings
 from nodeagent.config.schema import Settings
 from nodeagent.model.errors import DriverUnavailable
-from tests.fakes.apiserver import FakeApiServer
+from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.fakes.kube.server import VERSION
 
 
 def _settings(**overrides: object) -> Settings:
@@ -33,6 +34,28 @@ async def test_missing_permissions_are_named(tmp_path: Path) -> None:
             server.answer(201, body=b'{"status": {"allowed": %s}}' % allowed)
         facts = await _ask(server, tmp_path)
     assert (facts.problem, facts.denied) == ("", ("patch nodes", "patch nodes/status"))
+
+
+async def test_the_versions_of_server_and_kubelet_are_read(tmp_path: Path) -> None:
+    """The server's from itself, the kubelet's from the node object; a node that is not there yet has none."""
+    async with FakeApiServer().running() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        settings = _settings(kubernetes__kubeconfig=kubeconfig, node__name=NODE)
+        server.nodes[NODE]["status"]["nodeInfo"] = {"kubeletVersion": "v1.34.10"}
+        facts = await observe.observe_api(settings, {})
+        assert facts is not None
+        assert (facts.server_version, facts.kubelet_version) == (VERSION, "v1.34.10")
+        assert (await _ask(server, tmp_path)).kubelet_version == ""
+
+
+async def test_a_version_that_may_not_be_read_is_no_fault(tmp_path: Path) -> None:
+    """The rights of the agent are there all the same."""
+    async with FakeApiServer().running() as server:
+        for _ in observe.PERMISSIONS:
+            server.answer(201, body=b'{"status": {"allowed": true}}')
+        server.answer(403)
+        facts = await _ask(server, tmp_path)
+    assert (facts.problem, facts.denied, facts.server_version) == ("", (), "")
 
 
 async def test_an_api_server_that_refuses_is_a_finding(tmp_path: Path) -> None:

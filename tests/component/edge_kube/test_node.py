@@ -150,13 +150,13 @@ async def test_events_are_about_the_node(tmp_path: Path) -> None:
 
 
 async def test_changes_of_others_arrive(tmp_path: Path) -> None:
-    """One list, one watch: the node as it is, then as it becomes."""
+    """One watch: the node as it is, then as it becomes."""
     async with open_node(tmp_path) as (server, node):
         async with aclosing(node.follow_node()) as states:
             assert (await anext(states)).labels == {}
             server.put_label("team", "blue")
             assert (await anext(states)).labels == {"team": "blue"}
-        assert [each[0] for each in server.requests] == ["GET", "WATCH"]
+        assert [each[0] for each in server.requests] == ["WATCH"]
 
 
 def line(kind: str, **content: Any) -> bytes:
@@ -172,7 +172,7 @@ async def test_a_watch_that_the_server_ends_goes_on(tmp_path: Path) -> None:
             with anyio.fail_after(10):
                 server.put_label("team", "blue")
                 assert (await anext(states)).labels == {"team": "blue"}
-        assert [each[0] for each in server.requests] == ["GET", "WATCH", "WATCH"]
+        assert [each[0] for each in server.requests] == ["WATCH", "WATCH"]
 
 
 async def test_an_expired_watch_lists_anew(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ async def test_an_expired_watch_lists_anew(tmp_path: Path) -> None:
     async with open_node(tmp_path) as (server, node):
         server.watch_lines.append(line("ERROR", code=410, message="too old resource version"))
         assert len(await take(node.follow_node(), 2)) == 2
-        assert [each[0] for each in server.requests] == ["GET", "WATCH", "GET"]
+        assert [each[0] for each in server.requests] == ["WATCH", "WATCH"]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +231,7 @@ async def test_a_silent_watch_is_given_up(tmp_path: Path) -> None:
 async def test_a_watch_that_is_refused_has_the_same_names(tmp_path: Path) -> None:
     """A right that is missing for the watch alone is said as such."""
     async with open_node(tmp_path) as (server, node):
+        server.streams_lists = False
         async with aclosing(node.follow_node()) as states:
             await anext(states)
             server.answer(403)

@@ -47,14 +47,14 @@ async def test_pods_are_listed_and_then_followed(tmp_path: Path) -> None:
             {"b": {"team": "red"}},
             {"a": {"team": "blue"}},
         ]
-        assert [method for method, _ in server.requests] == ["GET", "WATCH", "GET"]
-        assert client.counts == {ApiCall(verb="GET", outcome="200"): 2, ApiCall(verb="WATCH", outcome="200"): 1}
+        assert [method for method, _ in server.requests] == ["WATCH", "WATCH"]
+        assert client.counts == {ApiCall(verb="WATCH", outcome="200"): 2}
 
 
 async def test_a_missing_right_is_named(tmp_path: Path) -> None:
     """Pods are nothing the agent may read unless it was given that right."""
     async with open_pods(tmp_path) as (server, client, pods):
-        server.answer(403)
+        server.answer(403, times=2)
         with pytest.raises(ApiForbidden):
             await take(pods.follow_pods(), 1)
         assert client.counts[ApiCall(verb="GET", outcome="403")] == 1

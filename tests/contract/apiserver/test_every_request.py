@@ -243,6 +243,15 @@ async def ask_of_readiness(server: ApiServerUnderTest, client: KubeClient) -> No
     raise AssertionError("the DaemonSet is another one")
 
 
+async def test_a_server_tells_its_version(open_api_server: OpenApiServer) -> None:
+    """To anybody whom it knows, in the form of a tag."""
+    async with open_api_server() as server:
+        for token in (server.token, server.stranger):
+            answer = await server.ask("GET", "/version", token=token)
+            assert answer.status == 200
+            assert answer.document["gitVersion"].startswith(f"v1.{answer.document['minor']}.")
+
+
 async def ask_of_rights(server: ApiServerUnderTest) -> None:
     node = server.new_name("node")
     document = render_node(node)

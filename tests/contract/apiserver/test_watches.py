@@ -1,15 +1,17 @@
 """Watches of an API server: what they say, from which version on, and how they end."""
 
+from contextlib import aclosing
 from random import Random
 
 import anyio
 import pytest
 
 from nodeagent.edge.kube.errors import ApiExpired
-from nodeagent.edge.kube.follow import Follower
+from nodeagent.edge.kube.follow import LIST_END, Change, Follower
 from tests.support.wire.api_servers import MERGE, OpenApiServer, path_of, render_node, render_pod
 
 PODS = path_of("pods", everywhere=True)
+STREAMED = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
 
 
 async def test_changes_come_in_their_order(open_api_server: OpenApiServer) -> None:
@@ -41,6 +43,68 @@ async def test_a_watch_waits_for_what_comes(open_api_server: OpenApiServer) -> N
             await server.drop("nodes", name)
             with anyio.fail_after(30):
                 assert (await anext(lines))["type"] == "DELETED"
+
+
+async def test_a_list_is_streamed_by_a_watch(open_api_server: OpenApiServer) -> None:
+    """What there is as added, a bookmark that says so, and what changes; the agent reads that as a list and changes."""
+    async with open_api_server() as server:
+        node, name, later = server.new_name("node"), server.new_name("pod"), server.new_name("pod")
+        await server.add("nodes", render_node(node))
+        made = await server.add("pods", render_pod(name, node))
+        query = STREAMED | {"fieldSelector": f"spec.nodeName={node}"}
+        async with server.watching(PODS, "", **query) as lines:
+            found = [await anext(lines) for _ in range(2)]
+            await server.add("pods", render_pod(later, node))
+            found.append(await anext(lines))
+        assert [line["type"] for line in found] == ["ADDED", "BOOKMARK", "ADDED"]
+        assert [line["object"]["metadata"].get("name") for line in found] == [name, None, later]
+        end = found[1]["object"]
+        assert (end["kind"], end["metadata"]["annotations"]) == ("Pod", {LIST_END: "true"})
+        versions = [int(line["object"]["metadata"]["resourceVersion"]) for line in found]
+        assert int(made["metadata"]["resourceVersion"]) <= versions[1] < versions[2]
+        async with server.client() as client:
+            follower = Follower(client, PODS, {"fieldSelector": f"spec.nodeName={node}"}, "pods", Random(1))
+            async with aclosing(follower.follow()) as news:
+                objects = await anext(news)
+                assert not isinstance(objects, Change)
+                await server.drop("pods", later)
+                changes = [await anext(news)]
+                while isinstance(changes[-1], Change) and changes[-1].kind != "DELETED":
+                    changes.append(await anext(news))
+        assert {each["metadata"]["name"] for each in objects} == {name, later}
+        assert {call.verb for call in client.counts} == {"WATCH"}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"sendInitialEvents": "true"}, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ({"resourceVersionMatch": "NotOlderThan"}, "is forbidden for watch unless sendInitialEvents is provided"),
+    ],
+)
+async def test_parameters_that_do_not_go_together_are_refused(
+    open_api_server: OpenApiServer, query: dict[str, str], words: str
+) -> None:
+    """Before the watch begins, in one status that names the parameter."""
+    async with open_api_server() as server:
+        answer = await server.ask("GET", PODS, watch="1", **query)
+        assert answer.refusal[:2] == (422, "Invalid")
+        assert answer.refusal[2].startswith('ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: ')
+        assert words in answer.refusal[2]
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_a_streamed_list_may_be_compressed_part_by_part(open_api_server: OpenApiServer, encoding: str) -> None:
+    """For who takes gzip, as one member of gzip after the other; nobody else gets any."""
+    async with open_api_server() as server:
+        name = server.new_name("node")
+        await server.add("nodes", render_node(name))
+        query = STREAMED | {"fieldSelector": f"metadata.name={name}", "encoding": encoding}
+        async with server.watching(path_of("nodes"), "", **query) as lines:
+            found = [await anext(lines) for _ in range(2)]
+            await server.drop("nodes", name)
+            found.append(await anext(lines))
+        assert [line["type"] for line in found] == ["ADDED", "BOOKMARK", "DELETED"]
 
 
 async def test_what_leaves_the_selection_is_deleted(open_api_server: OpenApiServer) -> None:

@@ -26,6 +26,21 @@ class Refused(Exception):
         }
 
 
+def invalid_options(causes: Sequence[tuple[str, str]]) -> Refused:
+    """Of a list or watch: the parameters that do not go together, each with the reason."""
+    texts = [f"{parameter}: Forbidden: {why}" for parameter, why in causes]
+    words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    details = {
+        "group": "meta.k8s.io",
+        "kind": "ListOptions",
+        "causes": [
+            {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": parameter}
+            for parameter, why in causes
+        ],
+    }
+    return Refused(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {words}', details)
+
+
 def missing(kind: Kind, name: str) -> Refused:
     return Refused(404, "NotFound", f'{kind.full_name} "{name}" not found', _name(kind, name))
 

@@ -18,7 +18,7 @@ from tests.fakes.kube import refusals
 from tests.fakes.kube.kinds import KINDS, Json, Kind, Place, Unreadable, find_place
 from tests.fakes.kube.selection import Selection
 from tests.fakes.kube.store import ObjectStore, Write
-from tests.fakes.kube.watch import Watch, wants_metadata, whole
+from tests.fakes.kube.watch import Watch, check_options, streams_list, wants_metadata, whole
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -27,6 +27,7 @@ TOKEN: Final = "token-1"
 STRANGER: Final = "token-of-nobody"
 PACKED_FROM_BYTES: Final = 128 * 1024
 WATCH_SECONDS: Final = "1800"
+VERSION: Final = "v1.36.3"
 _SERVED: Final = {kind.plural: kind for kind in KINDS}
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -42,6 +43,10 @@ class KubeServer:
         """Of somebody who is known and has no rights."""
         self.port = 0
         self.tls: SSLContext | None = None
+        self.streams_lists = True
+        """Whether the feature gate `WatchList` is on."""
+        self.packs_anyway = False
+        """Whether streamed lists are compressed even for who does not want that, as a proxy may do."""
         self.pace = 1.0
         """How long a second of a watch's time takes."""
         self._watches: set[asyncio.Task[object]] = set()
@@ -105,7 +110,7 @@ class KubeServer:
         return None
 
     async def begin_watch(self, response: web.StreamResponse) -> bool:
-        """Say something before everything else; False where that was all."""
+        """Say something before all changes; False where that was all."""
         return True
 
     def may_tell(self) -> bool:
@@ -129,6 +134,8 @@ class KubeServer:
         word = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.token is not None and word not in {self.token, self.stranger}:
             raise refusals.unauthorized()
+        if path == "/version":
+            return web.json_response({"major": "1", "minor": VERSION.split(".")[1], "gitVersion": VERSION})
         group = next((kind.group for kind in KINDS if kind.group and path == f"/apis/{kind.group}"), "")
         if group:
             return web.json_response(render_group(group))
@@ -190,19 +197,21 @@ class KubeServer:
         return web.json_response(self.finish(request, whole(place.kind, answer)), status=status)
 
     async def _watch(self, request: web.Request, place: Place, selection: Selection) -> web.StreamResponse:
+        check_options(request, streams_lists=self.streams_lists)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        if streams_list(request) and (self.packs_anyway or "gzip" in request.headers.get("Accept-Encoding", "")):
+            response.headers["Content-Encoding"] = "gzip"
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
         try:
-            if await self.begin_watch(response):
-                watch = Watch(self.store, place.kind, selection, request, response, self.may_tell)
-                seconds = float(request.query.get("timeoutSeconds", WATCH_SECONDS)) * self.pace
-                with anyio.move_on_after(seconds) as limit:
-                    self._limits.add(limit)
-                    await watch.run(limit.deadline, self.pace)
-                self._limits.discard(limit)
+            watch = Watch(self.store, place.kind, selection, request, response, self.may_tell, self.begin_watch)
+            seconds = float(request.query.get("timeoutSeconds", WATCH_SECONDS)) * self.pace
+            with anyio.move_on_after(seconds) as limit:
+                self._limits.add(limit)
+                await watch.run(limit.deadline, self.pace)
+            self._limits.discard(limit)
             return response
         finally:
             self._watches.discard(task)

@@ -156,6 +156,7 @@ def describe(cluster: Cluster) -> Answer:
         "api_port": cluster.state.ports.api,
         "device_plugins_dir": str(layout.device_plugins),
         "pod_resources_socket": str(layout.pod_resources_socket),
+        "pods_api_socket": str(layout.pods_api_socket),
         "logs": {name: str(layout.log(name)) for name in PROCESSES},
     }
 

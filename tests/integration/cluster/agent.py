@@ -45,6 +45,7 @@ def render_settings(layout: Layout, port: int, gpus: str, extra: Settings | None
             "root_dir": str(layout.kubelet),
             "device_plugins_dir": str(layout.device_plugins),
             "pod_resources_socket": str(layout.pod_resources_socket),
+            "pods_api_socket": str(layout.pods_api_socket),
         },
         "cdi": {"dir": str(layout.cdi_dirs[1])},
         # Another containerd of this machine knows no container of these pods: all would seem to have ended.

@@ -42,6 +42,9 @@ class Api:
     def get(self, path: str, **query: str) -> Json:
         return self._json("GET", path + (f"?{urlencode(query)}" if query else ""))
 
+    def read_text(self, path: str) -> str:
+        return self._request("GET", path).decode()
+
     def post(self, path: str, document: Json) -> Json:
         return self._json("POST", path, document)
 

@@ -147,6 +147,10 @@ class Layout:
         return self.kubelet / "pod-resources" / "kubelet.sock"
 
     @property
+    def pods_api_socket(self) -> Path:
+        return self.kubelet / "pods-api" / "pods-api.sock"
+
+    @property
     def static_pods(self) -> Path:
         """Manifests that the kubelet starts by itself."""
         return self.root / "static-pods"

@@ -3,6 +3,7 @@
 import json
 import secrets
 import ssl
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from nodeagent.edge.kube.credentials import Kubeconfig
 Json = dict[str, Any]
 NAMESPACE = "default"
 JSON = "application/json"
+GZIP = 16 + zlib.MAX_WBITS
+"""The window that has zlib read members of gzip."""
 MERGE, STRATEGIC, APPLY = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
@@ -126,11 +129,12 @@ class ApiServerUnderTest:
     @asynccontextmanager
     async def watching(self, path: str, version: str, **query: str) -> AsyncIterator[AsyncGenerator[Json, None]]:
         wanted = {"watch": "1", "resourceVersion": version} | query
-        accept = wanted.pop("accept", JSON)
+        accept, encoding = wanted.pop("accept", JSON), wanted.pop("encoding", "identity")
         async with self._open() as http:
-            headers = self._head(JSON, accept, None)
+            headers = self._head(JSON, accept, None) | {"Accept-Encoding": encoding}
             async with http.get(self.url + path, params=wanted, headers=headers) as response:
                 assert response.status == 200
+                assert encoding == "gzip" or "Content-Encoding" not in response.headers
                 async with aclosing(_read_lines(response)) as lines:
                     yield lines
 
@@ -167,8 +171,20 @@ class ApiServerUnderTest:
 
 
 async def _read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[Json, None]:
-    async for line in response.content:
-        yield json.loads(line)
+    is_packed = response.headers.get("Content-Encoding") == "gzip"
+    unpacker, rest = zlib.decompressobj(wbits=GZIP), b""
+    async for chunk in response.content.iter_any():
+        packed = chunk if is_packed else b""
+        rest += b"" if is_packed else chunk
+        while packed:
+            rest += unpacker.decompress(packed)
+            packed = unpacker.unused_data
+            if unpacker.eof:
+                # The next member of the chain, perhaps in a later chunk.
+                unpacker = zlib.decompressobj(wbits=GZIP)
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield json.loads(line)
 
 
 OpenApiServer = Callable[[], AbstractAsyncContextManager[ApiServerUnderTest]]

@@ -37,6 +37,9 @@ class KubeletUnderTest(Protocol):
     def pod_resources_socket(self) -> Path: ...
 
     @property
+    def pods_api_socket(self) -> Path: ...
+
+    @property
     def checkpoint_file(self) -> Path: ...
 
     async def restart(self) -> None:
@@ -68,7 +71,7 @@ class StandIn:
         self.kubelet, self.minor = kubelet, kubelet.minor
         self.device_plugins_dir = kubelet.device_plugins_dir
         self.plugins_registry_dir = kubelet.plugins_registry_dir
-        self.pod_resources_socket = kubelet.pod_resources_socket
+        self.pod_resources_socket, self.pods_api_socket = kubelet.pod_resources_socket, kubelet.pods_api_socket
         self.checkpoint_file = kubelet.checkpoint_file
 
     async def restart(self) -> None:

@@ -105,13 +105,14 @@ def test_layer_that_is_no_mapping_is_refused() -> None:
         decide_settings([Scalar("5", HERE)])
 
 
-def test_kubelet_root_moves_the_pod_resources_socket_only(tmp_path: Path) -> None:
-    """The socket follows the root unless it is set; the device plugin directory is fixed in the kubelet."""
+def test_kubelet_root_moves_the_sockets_about_pods_only(tmp_path: Path) -> None:
+    """Each socket follows the root unless it is set; the device plugin directory is fixed in the kubelet."""
     kubelet = load_text(tmp_path, "kubelet: {root_dir: /k}").settings.kubelet
     assert kubelet.pod_resources_socket == Path("/k/pod-resources/kubelet.sock")
     assert kubelet.device_plugins_dir == Settings().kubelet.device_plugins_dir
+    assert kubelet.pods_api_socket == Path("/k/pods-api/pods-api.sock")
     kubelet = load_text(tmp_path, "kubelet: {root_dir: /k, pod_resources_socket: /s}").settings.kubelet
-    assert kubelet.pod_resources_socket == Path("/s")
+    assert (kubelet.pod_resources_socket, kubelet.pods_api_socket) == (Path("/s"), Path("/k/pods-api/pods-api.sock"))
 
 
 def test_hostile_names_stay_on_one_line(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ HEALTHY = Facts(
     mps_problem="",
     specs=(SpecReading(path="/a.json", kind="nvidia.com/gpu", version="0.6.0", devices=("0",)),),
     runtime=RUNTIME,
-    api=ApiFacts(where="sa"),
+    api=ApiFacts(where="sa", server_version="v1.36.3", kubelet_version="v1.36.3"),
     directories=(DIRECTORY,),
     clock_synchronised=True,
 )

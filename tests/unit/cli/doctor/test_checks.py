@@ -35,6 +35,8 @@ UNREGISTERED = PluginState(
 DOWN = daemon_of(make_uuid(0), MpsPhase.BROKEN, "it ended")
 WAITING = daemon_of(make_uuid(0), MpsPhase.WAITING, "for ns/a")
 VFIO = replace(EVIDENCE, pci_functions=(PciFunction(address=make_address(0), device_id=1, bound_driver="vfio-pci"),))
+WANTED = ("`resource.k8s.io/v1`", "drivers of claims")
+OLD = ApiFacts(where="sa", server_version="v1.33.9", kubelet_version="v1.33.9")
 DENIED = SocketFacts(path="/k", problem="permission denied")
 
 
@@ -127,6 +129,20 @@ def test_a_node_in_order_gets_a_clean_bill() -> None:
         ({"clock_synchronised": False}, "clock", Grade.WARN, "not synchronised"),
         ({"clock_synchronised": None}, "clock", Grade.WARN, "does not say"),
         ({"strangers": (ProcessFacts(pid=4, program="dcgm-exporter"),)}, "conflicts", Grade.WARN, "pid 4"),
+        ({"wanted_abilities": WANTED, "api": OLD}, "kubernetes", Grade.FAIL, "v1.33.9 lacks `resource.k8s.io/v1`"),
+        (
+            {"wanted_abilities": WANTED, "api": OLD},
+            "kubernetes",
+            Grade.WARN,
+            "kubelet v1.33.9 has drivers of claims only with the feature gate DynamicResourceAllocation",
+        ),
+        (
+            {"runtime": replace(RUNTIME, version="1.7.28")},
+            "endings",
+            Grade.WARN,
+            "containerd 1.7: kubelet 1.37 is the last",
+        ),
+        ({"cgroup_v1": True}, "endings", Grade.WARN, "cgroup v1: kubelets from 1.35"),
     ],
 )
 def test_what_is_wrong_is_found_with_a_remedy(change: dict[str, object], name: str, grade: Grade, words: str) -> None:
@@ -154,11 +170,32 @@ def test_what_is_wrong_is_found_with_a_remedy(change: dict[str, object], name: s
         ({"api": ApiFacts(where="sa", allocatable={"nvidia.com/gpu": 1})}, "allocatable", "allocatable says 1"),
         ({"plugin_sockets": (PluginSocketFacts(path="/n", pid=AGENT.pid),)}, "conflicts", "no other device plugin"),
         ({"plugin_sockets": (PluginSocketFacts(path="/n", pid=0),)}, "conflicts", "no other device plugin"),
+        ({"wanted_abilities": WANTED}, "kubernetes", "API server v1.36.3, kubelet v1.36.3: what the settings need"),
+        ({"api": replace(OLD, kubelet_version="")}, "kubernetes", "v1.33.9, kubelet of unknown version"),
+        ({"runtime": replace(RUNTIME, version="")}, "endings", "nothing on this node"),
+        ({"runtime": NoRuntime(reason="none found")}, "endings", "nothing on this node"),
     ],
 )
 def test_what_is_no_fault_is_not_made_one(change: dict[str, object], name: str, words: str) -> None:
     """A simulation has no PCI bus to look at, and who does not use the API needs no credentials."""
     assert [check for check in _find(replace(HEALTHY, **change), name) if words in check.found]
+
+
+def test_what_a_version_lacks_is_told_with_the_way_to_have_it() -> None:
+    """A gate is looked up where its side tells of gates; what no gate brings needs another version."""
+    facts = replace(HEALTHY, wanted_abilities=("taints of devices",), api=OLD)
+    (lacking,) = _find(facts, "kubernetes")
+    assert lacking.remedy == "upgrade the API server to 1.36, or set claims.enabled: false"
+    (server,) = _find(replace(facts, api=replace(OLD, server_version="v1.34.1+k3s1")), "kubernetes")
+    assert server.remedy.startswith("kubectl get --raw /metrics | grep feature_enabled.*DRADeviceTaints; switch")
+    (kubelet,) = _find(replace(facts, wanted_abilities=("drivers of claims",)), "kubernetes")
+    assert kubelet.remedy.startswith("kubectl get --raw /api/v1/nodes/NODE/proxy/metrics | grep")
+
+
+@pytest.mark.parametrize("api", [None, ApiFacts(), ApiFacts(where="sa", problem="timeout")])
+def test_versions_that_nobody_tells_are_no_finding(api: ApiFacts | None) -> None:
+    """The check of the API server says why already."""
+    assert _find(replace(HEALTHY, api=api, wanted_abilities=WANTED), "kubernetes") == []
 
 
 def test_conditions_of_the_agent_are_findings() -> None:
@@ -196,6 +233,7 @@ THREE_GRADES = {
     "fabric",
     "hardware",
     "kubelet socket",
+    "kubernetes",
     "mps",
     "nvml",
     "pod resources",
@@ -211,7 +249,7 @@ def test_every_check_has_been_seen_ok_warn_and_fail() -> None:
     marks = [mark for mark in test_what_is_wrong_is_found_with_a_remedy.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]  # pytest hangs its marks on the function
     seen = {(name, grade) for _, name, grade, _ in marks[0].args[1]}
     seen |= {(check.name, check.grade) for check in run_checks(HEALTHY)}
-    assert {name for name, _ in seen} == THREE_GRADES | {"user"}
+    assert {name for name, _ in seen} == THREE_GRADES | {"user", "endings"}
     assert {(name, grade) for name in THREE_GRADES for grade in Grade} <= seen
 
 

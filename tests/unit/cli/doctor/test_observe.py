@@ -20,6 +20,7 @@ from nodeagent.cli.doctor.observe_host import (
     observe_this_host,
     read_clock,
     read_specs,
+    uses_cgroup_v1,
 )
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams, run_command_line
@@ -91,6 +92,17 @@ def test_other_programs_are_found_by_what_was_started(tmp_path: Path) -> None:
         (tmp_path / pid / "cmdline").write_bytes(line)
     (tmp_path / "self").mkdir()
     assert [process.pid for process in find_strangers(tmp_path)] == [3, 7]
+
+
+def test_controllers_of_cgroup_v1_are_told_from_those_of_v2(tmp_path: Path) -> None:
+    """A machine that has both is one of v1 for its kubelet; without any hierarchy nothing is said."""
+    root = tmp_path / "fs" / "cgroup"
+    assert not uses_cgroup_v1(tmp_path)
+    (root / "memory").mkdir(parents=True)
+    (root / "unified").mkdir()
+    assert uses_cgroup_v1(tmp_path)
+    (root / "cgroup.controllers").touch()
+    assert not uses_cgroup_v1(tmp_path)
 
 
 def test_a_device_plugin_is_known_by_who_listens(short_dir: Path) -> None:

@@ -217,6 +217,7 @@ def test_a_simulation_keeps_to_its_directory() -> None:
         settings.node.run_dir,
         settings.kubelet.device_plugins_dir,
         settings.kubelet.pod_resources_socket,
+        settings.kubelet.pods_api_socket,
     ):
         assert path.is_relative_to("/s")
 

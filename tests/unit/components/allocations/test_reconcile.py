@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, apply_record
 from nodeagent.components.allocations.reconcile import (
@@ -29,6 +30,11 @@ from tests.support.allocations import (
     make_entry,
     make_ledger,
     pod_named,
+)
+
+UNNAMED = make_entry(1, "a")
+UID_ALONE = replace(
+    UNNAMED, allocation=replace(UNNAMED.allocation, pod=PodIdentity(namespace="", name="", uid="known by uid alone"))
 )
 
 
@@ -138,6 +144,25 @@ def test_one_list_frees_nothing() -> None:
     result = reconcile(make_ledger(make_entry(1, "a", pod="train")), look(listing()), {})
     assert result.records == ()
     assert result.absences == {1: Absence(since_seconds=1000.0)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "living", "freed"),
+    [
+        (make_entry(1, "a", pod="train"), frozenset(), True),
+        (make_entry(1, "a", pod="train"), frozenset({("team", "other")}), True),
+        (make_entry(1, "a", pod="train"), frozenset({("team", "train")}), False),
+        (make_entry(1, "a", pod="train"), None, False),
+        (UID_ALONE, frozenset(), False),
+        (make_entry(1, "a"), frozenset(), False),
+    ],
+)
+def test_one_list_frees_what_the_kubelet_has_ended(
+    entry: Entry, living: frozenset[tuple[str, str]] | None, *, freed: bool
+) -> None:
+    """Where its pod is known by name, is among no living ones, and no list has its device."""
+    result = reconcile(make_ledger(entry), look(listing(), living=living), {})
+    assert [type(record) for record in result.records] == ([Freed] if freed else [])
 
 
 def test_a_list_with_it_starts_the_count_again() -> None:

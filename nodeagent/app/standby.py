@@ -116,7 +116,7 @@ class Standby:
         return is_held
 
     async def _tell_long_wait(self, describe: Callable[[], str]) -> None:
-        await anyio.sleep(self._patience_seconds - self._waited_seconds())
+        await anyio.sleep(max(0.0, self._patience_seconds - self._waited_seconds()))
         _log.warning("standby_waited_long", reason=describe())
 
     def _waited_seconds(self) -> float:

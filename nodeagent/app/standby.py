@@ -21,7 +21,7 @@ from nodeagent.app.errors import JournalTooNew
 from nodeagent.components.allocations.journal_format import parse_journal
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.host.errors import FileTooLarge, FileUnreadable, StateLocked
+from nodeagent.edge.host.errors import FileNotWritten, FileTooLarge, FileUnreadable, StateLocked
 from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.state_lock import StateLock
@@ -62,14 +62,16 @@ class Standby:
 
         Raises:
             JournalTooNew: After taking over, this version could not go on from the journal.
-            FileNotWritten: The lock cannot be had at all.
+            FileNotWritten: The lock file cannot be locked or written.
         """
         self._check_journal()
         handlers = {number: signal.getsignal(number) for number in STOPS}
-        is_held = anyio.run(self._wait, lock, refusal, public, access)
-        # Without a handler of its own the first process of a container would not hear a signal until the agent runs.
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        try:
+            is_held = anyio.run(self._wait, lock, refusal, public, access)
+        finally:
+            # Without a handler of its own the first process of a container would hear no signal until the agent runs.
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         if not is_held:
             _log.info("standby_stopped")
             sys.exit(0)
@@ -97,19 +99,24 @@ class Standby:
             hosts=lambda: self._hosts,
             access=access,
         )
-        is_held = False
+        is_held, failure = False, None
         async with server.serving(public), anyio.create_task_group() as tasks:
             await tasks.start(_cancel_at_signal, tasks.cancel_scope)
             host, port = public.getsockname()[:2]
             _log.info("standby_began", listen=f"{host}:{port}", reason=describe())
             tasks.start_soon(self._tell_long_wait, describe)
-            await lock.acquire_when_free()
-            is_held = True
+            try:
+                await lock.acquire_when_free()
+                is_held = True
+            except FileNotWritten as error:
+                failure = error  # raised outside the task group, which would wrap the error
             tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         return is_held
 
     async def _tell_long_wait(self, describe: Callable[[], str]) -> None:
-        await anyio.sleep(self._patience_seconds - self._waited_seconds())
+        await anyio.sleep(max(0.0, self._patience_seconds - self._waited_seconds()))
         _log.warning("standby_waited_long", reason=describe())
 
     def _waited_seconds(self) -> float:

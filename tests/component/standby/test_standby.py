@@ -76,9 +76,10 @@ def running_pair(directory: Path, *words: str) -> Iterator[tuple[AgentProcess, A
 
 
 @pytest.mark.long
-def test_an_agent_that_stays_is_told_of_by_the_standby(short_dir: Path) -> None:
+@pytest.mark.parametrize("patience", [(), ("--wait", "1s")], ids=["no patience", "some patience"])
+def test_an_agent_that_stays_is_told_of_by_the_standby(short_dir: Path, patience: tuple[str, ...]) -> None:
     """Ready and without a trace on the node it waits on; once it has waited long, log and command say for whom."""
-    with running_pair(short_dir, "--standby", "--wait", "100ms") as (first, second):
+    with running_pair(short_dir, "--standby", *patience) as (first, second):
         line = hear(second, "standby_waited_long")
         assert f"process {first.process.pid} held {short_dir}/state/agent.lock" in line
         for path in ("/livez", "/readyz"):

@@ -41,6 +41,8 @@ HELD_ALL_THE_SAME: Final = (
     "its annotation asks for advise, which is only for pods to choose with `fractions.allow_advise`"
 )
 
+NOT_ENFORCED: Final = "counted, not enforced"
+
 
 class Start(NamedTuple):
     """A starting container, with all known facts."""
@@ -128,6 +130,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     enforcement = Enforcement.COUNTED if is_counted else read_enforcement(start, demand, has_mps=view.has_mps)
     is_lifted = _read_pod_enforcement(start) is Enforcement.ADVISE
     is_held = is_lifted and enforcement not in (Enforcement.ADVISE, Enforcement.COUNTED)
+    notes = (HELD_ALL_THE_SAME,) if is_held else (NOT_ENFORCED,) if is_counted else ()
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
     space = withhold(plan_summary(view, table, leaving), obstacles)
@@ -145,7 +148,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
         cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
         enforcement=enforcement,
-        why=f"{placement.rule}; {HELD_ALL_THE_SAME}" if is_held else placement.rule,
+        why="; ".join((placement.rule, *notes)),
     )
     overruled = ""
     if choice.problem or (choice.gpus and set(choice.gpus) != {share.gpu for share in placement.shares}):

@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.fractions.bind import (
+    NOT_ENFORCED,
     Choice,
     Start,
     change_fractions,
@@ -318,7 +319,8 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        self._decisions.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
+        note = (f"note       {NOT_ENFORCED}",) if binding.enforcement is Enforcement.COUNTED else ()
+        self._decisions.note_bound(binding.number, (*render_placement(choice.placement), *note), choice.overruled)
         if binding.pod.name:
             self._publish_bound(binding, choice.placement.rule)
         else:

@@ -11,6 +11,7 @@ from nodeagent.config.sections.devices import DevicesSettings, name_class_resour
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.errors import NodeagentError
+from nodeagent.model.fractions import FractionDecisions
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding
 from nodeagent.rules.devices.group import render_id
@@ -93,6 +94,10 @@ class ClassWorld(World):
     async def run(self, name: str, cores: int, gibibytes: int = 0, **how: Any) -> Binding:
         """A pod is admitted and starts."""
         return await self.start(await self.admit(name, cores, gibibytes * BLOCKS_OF_A_GIB, **how))
+
+    @property
+    def decisions(self) -> FractionDecisions:
+        return self.bus.read(FractionDecisions) or FractionDecisions()
 
     def read_told(self, binding: Binding) -> Mapping[str, str]:
         """The variables that the container of a binding has."""

@@ -61,6 +61,8 @@ async def test_parts_are_counted_and_told(world: ClassWorld) -> None:
             "NODEAGENT_PART_CORES": "40",
             "NODEAGENT_PART_MEMORY_MIB": "32768",
         }
+        assert two.why.endswith("; counted, not enforced")
+        assert world.decisions.bound[two.number][-1] == "note       counted, not enforced"
         assert (world.folders.limits, world.folders.prepared, world.gpu_specs.files) == ({}, [], {})
 
 

@@ -91,7 +91,7 @@ class Views:
         table = self._bus.read(DeviceTable)
         classes = [each for each in table.classes if each.divisible] if table is not None else []
         known = self._find_gpus()
-        if known is None and (table is None or not self._live.now.devices.divisible):
+        if known is None and table is None:
             return False
         lack, lack_of_classes = self._decisions.report_runtime(has_classes=bool(classes))
         names = [each.resource for each in classes]
@@ -139,7 +139,11 @@ class Views:
             return offers
         gpus, bound = dict[str, str](), dict[str, str]()
         for name, view in self._views.items():
-            publisher = self._publishers.setdefault(name, Publisher(self._report_left_out))
+            if name not in self._publishers:
+                self._publishers[name] = Publisher(
+                    lambda pods: self._log.warning("bound_parts_not_published", pods=pods)
+                )
+            publisher = self._publishers[name]
             gpus[name], bound[name] = publisher.render_gpus(view), publisher.render_bound(view, table)
         return replace(
             offers,
@@ -148,6 +152,3 @@ class Views:
             published_classes=render_by_class(gpus),
             bound_classes=render_by_class(bound),
         )
-
-    def _report_left_out(self, pods: int) -> None:
-        self._log.warning("bound_parts_not_published", pods=pods)

@@ -4,6 +4,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.devices import DeviceTable, Standing
 from nodeagent.model.errors import (
@@ -255,8 +256,12 @@ async def test_a_class_taken_out_is_given_no_more(world: ClassWorld) -> None:
     async with world.running():
         held = await world.admit("one", 30, 16)
         await world.start(held)
+        plugin, ids = world.plugin(), await world.list_free(AMD_CORE)
+        world.live.replace(Settings())
         await world.change(DeviceTable())  # type: ignore[arg-type]
         assert world.offers.resources == ()
+        with pytest.raises(FractionsUnavailable):
+            await plugin.allocate(ids[:1])
         await anyio.sleep(60)
         assert len(world.table.bindings) == 1
         world.end(held)

@@ -12,7 +12,7 @@ from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.fractions import FractionDecisions
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding
 from nodeagent.rules.devices.group import render_id
 from tests.component.fractions.harness import FakeSpecs, World
@@ -22,7 +22,7 @@ from tests.support.virtual_time import FakeClock
 
 AMD = ResourceName("amd.com/gpu")
 AMD_CORE, AMD_MEMORY = name_class_resources(AMD)
-D0, D1 = render_id(AMD, "d0"), render_id(AMD, "d1")
+D0, D1 = GpuUuid(render_id(AMD, "d0")), GpuUuid(render_id(AMD, "d1"))
 BLOCKS_OF_A_GIB = 4
 
 
@@ -35,19 +35,21 @@ class FakeDeviceSpecs(FakeSpecs):
         return tuple(self.files)
 
 
-def make_device(name: DeviceId, memory_bytes: int | None = 64 * GIB, reason: str = "") -> HostDevice:
+def make_device(name: str, memory_bytes: int | None = 64 * GIB, reason: str = "") -> HostDevice:
     standing = Standing.UNHEALTHY if reason else Standing.HEALTHY
     path = f"/dev/{name}"
-    return HostDevice(id=name, name=path, nodes=(path,), memory_bytes=memory_bytes, standing=standing, reason=reason)
+    return HostDevice(
+        id=DeviceId(name), name=path, nodes=(path,), memory_bytes=memory_bytes, standing=standing, reason=reason
+    )
 
 
 def make_devices(*devices: HostDevice, resource: ResourceName = AMD) -> DeviceTable:
     return DeviceTable(classes=(DeviceClassState(resource=resource, divisible=True, devices=devices),))
 
 
-def hold_whole(device: DeviceId) -> AllocationTable:
+def hold_whole(device: str) -> AllocationTable:
     pod = PodIdentity(namespace="ml", name="before")
-    held = Allocation(number=1, resource=AMD, devices=(device,), since_seconds=0.0, pod=pod, container="main")
+    held = Allocation(number=1, resource=AMD, devices=(DeviceId(device),), since_seconds=0.0, pod=pod, container="main")
     return AllocationTable(allocations=(held,))
 
 

@@ -18,7 +18,7 @@ from nodeagent.model.errors import (
 from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import ContainerState, PodContainer
 from nodeagent.model.journal import Enforcement, GpuFraction
-from nodeagent.model.runtime import RuntimeState
+from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION, read_by_class
 from tests.component.fractions.classes import (
     AMD,
@@ -84,7 +84,7 @@ async def test_a_device_is_never_given_beyond_its_memory(world: ClassWorld) -> N
             await world.run(name, 10, 60)
         with pytest.raises(NoRoom):
             await world.run("c", 10, 5)
-        assert await world.run("d", 10, 3)
+        await world.run("d", 10, 3)
 
 
 async def test_the_agent_may_start_again(world: ClassWorld) -> None:
@@ -155,7 +155,7 @@ async def test_a_device_held_whole_is_divided_when_it_is_free(world: ClassWorld)
         world.tell(hold_whole(D0))
         await anyio.sleep(0.1)
         assert await world.count_healthy() == 100
-        assert "held whole by ml/before (main)" in world.offers.unfit[D0]  # type: ignore[index]
+        assert "held whole by ml/before (main)" in world.offers.unfit[D0]
         world.tell(AllocationTable())
         await anyio.sleep(0.1)
         assert await world.count_healthy() == 200
@@ -165,7 +165,7 @@ async def test_a_device_of_unknown_memory_gives_nothing(world: ClassWorld) -> No
     world.devices = make_devices(make_device(D0, memory_bytes=None))
     async with world.running():
         assert await world.count_healthy() == 0
-        assert "give memory_mib of the class amd.com/gpu" in world.offers.unfit[D0]  # type: ignore[index]
+        assert "give memory_mib of the class amd.com/gpu" in world.offers.unfit[D0]
 
 
 async def test_limits_that_nothing_enforces_are_not_changed(world: ClassWorld) -> None:
@@ -178,7 +178,7 @@ async def test_limits_that_nothing_enforces_are_not_changed(world: ClassWorld) -
 @pytest.mark.parametrize("through_shim", [False, True])
 async def test_a_runtime_without_cdi_has_parts_wait(world: ClassWorld, through_shim: bool) -> None:
     """The runtime shim knows nothing of such devices."""
-    lacking = RuntimeState(kind="containerd", version="1.6.0", cdi_enabled=False, through_shim=through_shim)
+    lacking = RuntimeState(kind=RuntimeKind.CONTAINERD, version="1.6.0", cdi_enabled=False, through_shim=through_shim)
     async with world.running():
         held = await world.admit("one", 30, 16)
         await world.change(lacking)
@@ -188,7 +188,7 @@ async def test_a_runtime_without_cdi_has_parts_wait(world: ClassWorld, through_s
             await world.plugin().pre_start(held.cores)
         await world.change(replace(lacking, cdi_enabled=True, through_shim=False))
         assert await world.count_healthy() == 200
-        assert await world.start(held)
+        await world.start(held)
 
 
 async def test_a_lost_journal_is_made_again(world: ClassWorld) -> None:
@@ -291,4 +291,4 @@ async def test_specifications_that_cannot_be_written_have_the_container_wait(wor
         with pytest.raises(NodeagentError, match="no space left"):
             await world.plugin().pre_start(held.cores)
         world.device_specs.broken = ""
-        assert await world.start(held)
+        await world.start(held)

@@ -6,7 +6,7 @@ from nodeagent.components.fractions.class_views import list_whole_holders, plan_
 from nodeagent.components.fractions.decide import FractionView
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.devices import DeviceClassState, HostDevice, Standing
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.ids import DeviceId, GpuUuid
 from nodeagent.model.journal import Enforcement, GpuFraction
 from tests.component.fractions.classes import AMD, AMD_CORE, AMD_MEMORY, D0, D1, hold_whole, make_device
 from tests.support.fractions import make_bound, part
@@ -45,7 +45,7 @@ def test_what_speaks_against_a_device(device: HostDevice, lack: str, holder: str
 
 
 def test_a_device_that_is_gone_is_lost() -> None:
-    gone = HostDevice(id=D0, name="d0", nodes=("d0",), standing=Standing.GONE, reason="it went")
+    gone = HostDevice(id=DeviceId(D0), name="d0", nodes=("d0",), standing=Standing.GONE, reason="it went")
     assert plan(gone).gpus[0].lost == "it went"
 
 

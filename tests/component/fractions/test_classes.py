@@ -209,6 +209,7 @@ async def test_specifications_left_over_are_removed(world: ClassWorld) -> None:
     """As soon as they can be listed."""
     await world.device_specs.write_fraction(("left",), (), (), {})
     world.device_specs.broken = "the disk is away"
+    world.note()
     async with world.running():
         await anyio.sleep(15)
         assert "left" in world.device_specs.files

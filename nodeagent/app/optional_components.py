@@ -1,7 +1,7 @@
 """Optional components: built only if the settings ask for them."""
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
@@ -24,6 +24,7 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.orders import APPLY_LAYOUT
+from nodeagent.model.ports import DeviceFractionSpecs
 from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class OptionalComponents:
         settings = self._live.now
         return (
             *(self._device_specs() if settings.devices.classes else ()),
-            *(self._fraction_specs() if settings.fractions.enabled else ()),
+            *(self._fraction_specs() if settings.gives_fractions else ()),
             *(self._mig_specs() if settings.mig.manage else self._paused_clients_specs()),
             *(self._mps_specs() if is_mps_used(settings) else ()),
             *(self._claim_specs() if settings.claims.enabled else ()),
@@ -110,10 +111,16 @@ class OptionalComponents:
 
     def _fraction_specs(self) -> tuple[ComponentSpec, ...]:
         gates = self._containers.list_fraction_gates()
+        for_gpus = ("inventory_known", "health_known", "doors_known", *gates)
+
+        async def wait_for_gpus() -> None:
+            await self._read_gates().wait_open(*for_gpus)
+
+        has_classes = bool(self._live.now.devices.divisible)
         fractions = ComponentSpec(
             "fractions",
-            self._build_fractions,
-            needs=("inventory_known", "health_known", "allocations_recovered", "doors_known", *gates),
+            partial(self._build_fractions, wait_for_gpus if has_classes else None),
+            needs=("allocations_recovered", *((DEVICES_GATE,) if has_classes else for_gpus)),
             opens=("parts_known",),
             vital=True,
             stop_stage=10,
@@ -139,8 +146,18 @@ class OptionalComponents:
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
-    def _build_fractions(self) -> Component:
-        return build_fractions(self._services, self._wiring, self._hardware.simulation, self._orders)
+    def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
+        def find_specs() -> DeviceFractionSpecs:
+            return self.devices_wiring.plugins.component.get().fraction_specs
+
+        return build_fractions(
+            self._services,
+            self._wiring,
+            self._hardware.simulation,
+            self._orders,
+            device_specs=find_specs if self._live.now.devices.divisible else None,
+            wait_for_gpus=wait_for_gpus,
+        )
 
     def _build_mig(self) -> Component:
         partitioning = self._hardware.partitioning

@@ -85,7 +85,7 @@ class Knob(Struct, frozen=True):
     reload: bool
     secret: bool
     also_env: str
-    makes_part: Callable[[Any], bool] | None = None
+    makes_part: Callable[[Any], int] | None = None
 
     @property
     def required(self) -> bool:
@@ -109,7 +109,7 @@ def knob(
     reload: bool = False,
     secret: bool = False,
     also_env: str = "",
-    makes_part: Callable[[T], bool] | None = None,
+    makes_part: Callable[[T], int] | None = None,
 ) -> T:
     """Declare a setting; the type checker sees the value, the section keeps the rest.
 
@@ -121,7 +121,7 @@ def knob(
         reload: Whether a running agent takes a new value on SIGHUP.
         secret: Whether the value is shown as `***`.
         also_env: A foreign environment variable for the setting, in use in clusters already.
-        makes_part: Tells values in need of a component of the agent; such a component is built only at the start.
+        makes_part: How many components of the agent a value needs; they are built only at the start.
     """
     return cast("T", Knob(kind, what, why, default, reload, secret, also_env, makes_part))
 

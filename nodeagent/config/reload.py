@@ -80,5 +80,5 @@ def _differences(name: str, before: Section, after: Section) -> Iterator[tuple[s
             shown = [show_value(plain_value(declared, value)) for value in (old, new)]
             # A component that was not built at the start cannot be built by a reload.
             makes = declared.makes_part
-            is_missing = makes is not None and makes(new) and not makes(old)
+            is_missing = makes is not None and makes(new) > makes(old)
             yield key, Change(f"{name}.{key}", *shown), declared.reload and not is_missing

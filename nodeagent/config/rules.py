@@ -209,6 +209,6 @@ RULES: Final = (
     Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
     Rule(("containers", "cdi.enabled"), judge_containers),
-    Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix"), judge_devices),
+    Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix", "cdi.enabled"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),
 )

@@ -72,6 +72,11 @@ class Settings(Section):
     shutdown: ShutdownSettings = _section(ShutdownSettings)
 
     @property
+    def gives_fractions(self) -> bool:
+        """Whether anything is given in fractions: GPUs, or devices of a class."""
+        return self.fractions.enabled or bool(self.devices.divisible)
+
+    @property
     def uses_mps(self) -> bool:
         """Whether a setting asks for MPS daemons: sharing, claims, or fractions."""
         parts = self.fractions.enabled and self.fractions.enforcement == "mps"

@@ -23,6 +23,7 @@ from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.scheduling import SeenNode, SeenPod
 from nodeagent.model.values import Value
+from nodeagent.rules.fractions.by_class import read_by_class
 from nodeagent.rules.fractions.demands import PodDemand, Profiles
 from nodeagent.rules.fractions.foreign_nodes import read_node
 from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
@@ -83,10 +84,16 @@ class NodeEntry(Struct):
     """The annotations and capacity that the entry was read from."""
     published: Published | None = None
     """The node's GPUs for fractions; `None` on most nodes."""
+    classes: Mapping[str, Published] = {}
+    """The node's devices for fractions, by class."""
     problem: str = ""
     """Why the node's annotations are unreadable."""
-    account: NodeSpace | None = None
-    """Made at the first question, and dropped with the next change."""
+    accounts: dict[str, NodeSpace] = {}
+    """By class, of the driver's GPUs by an empty name; made at the first question, and dropped with the next change."""
+
+    def find_published(self, device_class: str) -> Published | None:
+        """The node's devices of a class for fractions; the driver's GPUs by an empty name."""
+        return self.classes.get(device_class) if device_class else self.published
 
 
 class Cluster:
@@ -131,15 +138,19 @@ class Cluster:
         said = (node.annotations, node.capacity)
         if entry.said == said:
             return
-        entry.said, entry.account = said, None
+        entry.said, entry.accounts = said, {}
         try:
             cores, shares = self.profiles.cores or CoresProfile(), self.profiles.shares or CountedProfile()
-            entry.published, entry.problem = read_node(cores, shares, node.annotations, node.capacity), ""
+            published = read_node(cores, shares, node.annotations, node.capacity)
+            classes, entry.problem = read_by_class(node.annotations) if self.profiles.classes else {}, ""
         except PublicationUnreadable as error:
-            entry.published, entry.problem = None, str(error)
-        if entry.published is not None:
-            space = entry.published.space
-            entry.published = replace(entry.published, space=replace(space, tree=self._trees.share(space.tree)))
+            published, classes, entry.problem = None, {}, str(error)
+        entry.published = None if published is None else self._share_tree(published)
+        entry.classes = {name: self._share_tree(each) for name, each in classes.items()}
+
+    def _share_tree(self, published: Published) -> Published:
+        space = published.space
+        return replace(published, space=replace(space, tree=self._trees.share(space.tree)))
 
     def drop_node(self, name: str) -> None:
         """A node is gone; the node's pods are kept until their own end, as the node may come back."""
@@ -265,22 +276,28 @@ class Cluster:
                 self.holds[uid] = hold
             self._count(uid)
 
-    def find_space(self, name: str) -> NodeSpace | None:
-        """A node's account as of now; `None` for an unknown node and a node without fractions."""
+    def find_space(self, name: str, device_class: str = "") -> NodeSpace | None:
+        """A node's account as of now: of the driver's GPUs, or of a class's devices.
+
+        `None` for an unknown node and a node without such fractions.
+        """
         entry = self.nodes.get(name)
-        if entry is None or entry.published is None:
+        published = entry.find_published(device_class) if entry is not None else None
+        if entry is None or published is None:
             return None
-        account = entry.account
+        account = entry.accounts.get(device_class)
         if account is None:
-            account = entry.account = NodeSpace(self.profiles, entry.published, self._list_tenants(name))
+            account = NodeSpace(self.profiles, published, self._list_tenants(name, device_class))
+            entry.accounts[device_class] = account
         return account
 
     def prepare(self, names: Iterable[str]) -> None:
         """Make the accounts of these nodes and their numbers ahead of questions."""
         for name in names:
-            account = self.find_space(name)
-            if account is not None:
-                account.prepare()
+            for device_class in ("", *(each.device_class for each in self.profiles.classes)):
+                account = self.find_space(name, device_class)
+                if account is not None:
+                    account.prepare()
 
     def find_pod(self, title: str) -> GpuPod | None:
         """The pod with this namespace and name."""
@@ -336,11 +353,13 @@ class Cluster:
         self._spent.pop(uid, None)
         self.suspects.discard(uid)
 
-    def _list_tenants(self, name: str) -> dict[str, Tenant]:
+    def _list_tenants(self, name: str, device_class: str) -> dict[str, Tenant]:
         found: dict[str, Tenant] = {}
         for uid in self._uids.get(name, ()):
             hold = self.holds.get(uid)
-            found[uid] = Tenant(self.pods[uid]) if hold is None else Tenant(hold.pod, hold.parts)
+            tenant = Tenant(self.pods[uid]) if hold is None else Tenant(hold.pod, hold.parts)
+            if tenant.pod.device_class == device_class:
+                found[uid] = tenant
         return found
 
     def _find_place(self, uid: str) -> str:
@@ -368,7 +387,7 @@ class Cluster:
     def _touch(self, name: str) -> None:
         entry = self.nodes.get(name)
         if entry is not None:
-            entry.account = None
+            entry.accounts = {}
 
     def _share_demand(self, pod: GpuPod) -> GpuPod:
         """The pod with the demand shared among pods of one kind."""

@@ -113,7 +113,7 @@ class Decider:
 
     def place(self, pod: GpuPod, name: str, requests: Mapping[int, Sequence[GpuUuid]] | None = None) -> PodPlacement:
         """The evaluators' placement on one node with fractions; `requests` are preferred GPUs by container number."""
-        account = self._cluster.find_space(name)
+        account = self._cluster.find_space(name, pod.device_class)
         assert account is not None
         assert pod.demand is not None
         space = narrow(account.look(pod)[0].space, account.published.models, pod.selection)
@@ -124,7 +124,7 @@ class Decider:
 
         By the kind of pod: for the node until the next change, and for all nodes in the same state.
         """
-        account = self._cluster.find_space(name)
+        account = self._cluster.find_space(name, pod.device_class)
         if account is None:
             return UNKNOWN
         assert pod.demand is not None
@@ -144,25 +144,27 @@ class Decider:
 
         Only the evaluators know every conflict on a GPU, and that a pod's own init container blocks nobody.
         """
-        if self._cluster.find_space(choice.node) is None:
+        if self._cluster.find_space(choice.node, pod.device_class) is None:
             return False
         chosen = _list_gpus(choice.placement)
         return _list_gpus(self.place(pod, choice.node, chosen)) == chosen
 
     def judge(self, pod: GpuPod, name: str) -> Verdict:
         """The verdict of the numbers on one node with fractions."""
-        account = self._cluster.find_space(name)
+        account = self._cluster.find_space(name, pod.device_class)
         assert account is not None
         assert pod.demand is not None
         return self._find_kind(pod, pod.demand).judge(account)
 
     def _sort(self, pod: GpuPod, demand: PodDemand, names: Iterable[str]) -> _Sorted:
         """Judge each node once; a question has thousands of nodes."""
-        nodes, kind = self._cluster.nodes, self._find_kind(pod, demand)
+        nodes, kind, device_class = self._cluster.nodes, self._find_kind(pod, demand), demand.device_class
         found = _Sorted([], {}, {})
         for name in dict.fromkeys(names):
             entry = nodes.get(name)
-            account = None if entry is None else entry.account or self._cluster.find_space(name)
+            account = None
+            if entry is not None:
+                account = entry.accounts.get(device_class) or self._cluster.find_space(name, device_class)
             if account is not None:
                 verdict = account.verdicts.get(kind.number) or account.remember(kind.number, kind.judge(account))
             elif entry is None:

@@ -88,7 +88,7 @@ def explain_pod(cluster: Cluster, decider: Decider, pod: GpuPod) -> Story:
         reasons=tuple(
             Reason(text=text, count=len(names), nodes=tuple(sorted(names)[:NODES_LISTED])) for text, names in ordered
         ),
-        counted=NodeStory(node=node, gpus=_describe_gpus(cluster, node)) if node else None,
+        counted=NodeStory(node=node, gpus=_describe_gpus(cluster, pod, node)) if node else None,
     )
 
 
@@ -98,7 +98,7 @@ def _describe_state(cluster: Cluster, pod: GpuPod) -> str:
         return f"promised to {hold.node}, not bound yet"
     if not pod.node:
         return "waiting: no node has been chosen"
-    account = cluster.find_space(pod.node)
+    account = cluster.find_space(pod.node, pod.device_class)
     if account is None:
         return f"bound to {pod.node}, which gives out no parts of GPUs or is not known"
     if pod.uid in account.guessed:
@@ -112,11 +112,11 @@ def _describe_node(cluster: Cluster, decider: Decider, pod: GpuPod, name: str) -
     names = {each.number: each.name for each in demand.containers}
     placements = decider.place(pod, name).placements
     told = {names[number]: render_placement(placement) for number, placement in placements.items()}
-    return NodeStory(node=name, containers=told, gpus=_describe_gpus(cluster, name))
+    return NodeStory(node=name, containers=told, gpus=_describe_gpus(cluster, pod, name))
 
 
-def _describe_gpus(cluster: Cluster, name: str) -> tuple[GpuLine, ...]:
-    account = cluster.find_space(name)
+def _describe_gpus(cluster: Cluster, pod: GpuPod, name: str) -> tuple[GpuLine, ...]:
+    account = cluster.find_space(name, pod.device_class)
     return tuple(map(_describe_room, account.space.rooms)) if account is not None else ()
 
 

@@ -53,6 +53,11 @@ class GpuPod(Value, frozen=True):
     """The enforcement of the pod's own annotation."""
 
     @property
+    def device_class(self) -> str:
+        """The class whose devices the pod asks for; empty for the driver's GPUs."""
+        return self.demand.device_class if self.demand is not None else ""
+
+    @property
     def title(self) -> str:
         """The pod's namespace and name."""
         return f"{self.namespace}/{self.name}"

@@ -40,7 +40,7 @@ from nodeagent.extender.trust.digest import ChoiceDigests
 from nodeagent.extender.trust.files import Certificates, KeyFile, watch_files
 from nodeagent.extender.watches import ClusterWatches
 from nodeagent.rules.fractions.demands import Profiles
-from nodeagent.rules.fractions.profiles import plan_cores, plan_counted_profiles
+from nodeagent.rules.fractions.profiles import plan_class_profile, plan_cores, plan_counted_profiles
 
 
 def plan_profiles(settings: Settings) -> Profiles:
@@ -49,6 +49,7 @@ def plan_profiles(settings: Settings) -> Profiles:
     return Profiles(
         cores=plan_cores(section) if "tencent" in names else None,
         shares=plan_counted_profiles(section) if "hami" in names else None,
+        classes=tuple(plan_class_profile(section, resource) for resource in settings.extender.classes),
         enforcement=section.enforcement_annotation,
     )
 
@@ -129,7 +130,12 @@ async def _run(plan: ExtenderPlan, credentials: Credentials) -> None:
                             await served.enter_async_context(server.serving(place))
                         url = _name_url(listener, is_secure=access is not None and access.context is not None)
                         aside = {} if probes is None else {"probes": _name_url(probes, is_secure=False)}
-                        _log.info("extender_started", url=url, profiles=list(settings.extender.profiles), **aside)
+                        _log.info(
+                            "extender_started",
+                            url=url,
+                            profiles=[*settings.extender.profiles, *settings.extender.classes],
+                            **aside,
+                        )
                         plan.announce(url)
                         await anyio.sleep_forever()
         finally:

@@ -324,7 +324,7 @@ class Service:
             self._cluster.release(pod.uid)
 
     def _render(self, pod: GpuPod, choice: Choice) -> dict[str, str]:
-        account = self._cluster.find_space(choice.node)
+        account = self._cluster.find_space(choice.node, pod.device_class)
         assert account is not None
         assert pod.demand is not None
         profile = self._cluster.profiles.find(pod.demand.profile)
@@ -350,16 +350,15 @@ class Service:
             return render_problem(400, "which pod", "ask for /explain?pod=NAMESPACE/NAME")
         pod = self._cluster.find_pod(title)
         if pod is None:
-            detail = (
-                "it has finished, asks for no part of a GPU by the names in extender.profiles, or for what cannot be"
-            )
+            names = "the names in extender.profiles and extender.classes"
+            detail = f"it has finished, asks for no part of a GPU by {names}, or for what cannot be"
             return render_problem(404, f"no pod {title} that is looked at", detail)
         return Response(json.format(json.encode(explain_pod(self._cluster, self._decider, pod))) + b"\n")
 
     async def _metrics(self, _request: Request) -> Answer:
         cluster = self._cluster
         counts = Counts(
-            nodes=sum(entry.published is not None for entry in cluster.nodes.values()),
+            nodes=sum(entry.published is not None or bool(entry.classes) for entry in cluster.nodes.values()),
             pods=len(cluster.pods),
             promises=len(cluster.holds),
             expired=cluster.expired,

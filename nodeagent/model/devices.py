@@ -118,6 +118,8 @@ class HostDevice(Value, frozen=True):
     sensors: str = ""
     """The directory below /sys in which the device can have sensors; empty where there is none."""
     numa_node: int | None = None
+    memory_bytes: int | None = None
+    """The memory to give out of a divisible device; `None` where unknown, and for other devices."""
     standing: Standing = Standing.HEALTHY
     reason: str = ""
     """Why the device is not healthy."""
@@ -128,6 +130,8 @@ class DeviceClassState(Value, frozen=True):
 
     resource: ResourceName
     replicas: int = 1
+    divisible: bool = False
+    """Whether the devices are given in fractions alone: counted and told, not enforced."""
     devices: tuple[HostDevice, ...] = ()
     """Present devices, and gone devices that a container holds or that were present at some time since the start."""
     problems: tuple[str, ...] = ()

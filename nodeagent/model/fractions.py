@@ -139,3 +139,7 @@ class FractionOffers(Value, frozen=True):
     """The offer published on the node object for schedulers; empty without an offer."""
     bound: str = ""
     """The containers' fractions published on the node object; empty without fractions."""
+    published_classes: str = ""
+    """The offers of divisible classes, published beside that of GPUs."""
+    bound_classes: str = ""
+    """The containers' fractions of divisible classes, published beside those of GPUs."""

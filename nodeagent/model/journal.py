@@ -51,6 +51,8 @@ class Enforcement(StrEnum):
     ADVISE = "advise"
     LIBRARY = "library"
     MPS = "mps"
+    COUNTED = "counted"
+    """Counted and told, and not enforced by anything: devices of other vendors."""
 
 
 class Binding(Value, frozen=True):

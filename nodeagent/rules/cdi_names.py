@@ -60,6 +60,15 @@ def name_fraction_file(name: str) -> str:
     return f"{FRACTION_FILES}{name}.json"
 
 
+DEVICE_FRACTION_FILES: Final = "nodeagent-part-"
+"""The prefix of the files that define one container's fractions of a configured class's devices each."""
+
+
+def name_device_fraction_file(name: str) -> str:
+    """The file with the definition of a container's fractions of a class's devices; `name` is unqualified."""
+    return f"{DEVICE_FRACTION_FILES}{name}.json"
+
+
 CLAIM_FILES: Final = f"{CLAIM_KIND.replace('/', '-')}_"
 """The prefix of the files that define one claim's devices each."""
 

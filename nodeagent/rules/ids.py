@@ -54,6 +54,11 @@ def is_ours(device_id: str) -> bool:
     return device_id.startswith(_OURS)
 
 
+def is_of_class(device_id: str) -> bool:
+    """Whether a device id means a device of a configured class rather than a GPU of the driver."""
+    return device_id.startswith(DEVICE_PREFIX)
+
+
 def render_index(gpu: Gpu, mig: MigDevice | None = None) -> str:
     """`0` for a GPU, `0:1` for a MIG device."""
     return str(gpu.index) if mig is None else f"{gpu.index}{_PART}{mig.index}"

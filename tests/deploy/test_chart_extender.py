@@ -250,6 +250,18 @@ def test_a_scheduler_is_told_of_the_extender(profiles: str, names: dict[str, boo
 
 
 @needs_helm
+def test_a_scheduler_is_told_of_divisible_classes(tmp_path: Path) -> None:
+    """Beside the names of GPUs; by the same setting that the extender reads."""
+    objects = render_objects(*SCHEDULER, "--set", "config.extender.classes={amd.com/gpu}")
+    (snippet,) = yaml.safe_load(objects["ConfigMap", "nodeagent-extender"]["data"]["scheduler-extender.yaml"])
+    names = [each["name"] for each in snippet["managedResources"]]
+    assert names == ["amd.com/gpu-core", "amd.com/gpu-memory", "tencent.com/vcuda-core", "tencent.com/vcuda-memory"]
+    file = tmp_path / "config.yaml"
+    file.write_text(objects["ConfigMap", "nodeagent-extender"]["data"]["config.yaml"])
+    assert load_settings(file, environ={}).settings.extender.classes == ("amd.com/gpu",)
+
+
+@needs_helm
 def test_a_second_scheduler_wants_an_image() -> None:
     """Of the cluster's own version, which nobody here knows."""
     done = render_chart(*EXTENDER, "--set", "extender.scheduler.enabled=true")

@@ -129,7 +129,7 @@ class FakeScheduler:
             return "", ()
         node, placement = found.chosen
         self.cluster.assume(self.read(pod), node, placement.parts, None, self.now + 60)
-        account = self.cluster.find_space(node)
+        account = self.cluster.find_space(node, self.read(pod).device_class)
         assert account is not None
         index = {gpu.uuid: gpu.index for gpu in account.published.gpus}
         return node, tuple(index[placement.placements[each].shares[0].gpu] for each in sorted(placement.placements))

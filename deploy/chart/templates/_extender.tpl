@@ -48,6 +48,12 @@ httpTimeout: 10s
 # A pod that asks for parts of GPUs waits while no extender answers; pods that do not never ask it.
 ignorable: false
 managedResources:
+  {{- range $config.extender.classes }}
+  - name: {{ . }}-core
+    ignoredByScheduler: false
+  - name: {{ . }}-memory
+    ignoredByScheduler: false
+  {{- end }}
   {{- range ($config.extender.profiles | default (list "tencent")) }}
   {{- if eq . "tencent" }}
   - name: {{ $names.core_resource | default "tencent.com/vcuda-core" }}

@@ -19,7 +19,7 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.shim.shim_host import HostShim
 from nodeagent.model.errors import SpecsUnavailable
 from nodeagent.model.ports import DriverFileSource
-from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES
+from nodeagent.rules.cdi_names import CLAIM_FILES, DEVICE_FRACTION_FILES, FRACTION_FILES
 
 CDI_GATE = "cdi_ready"
 RUNTIME_GATE = "runtime_ready"
@@ -43,8 +43,10 @@ class ContainerWiring:
             needs, opens = ("driver_ready",), (CDI_GATE,)
             specs.append(ComponentSpec("cdi", self._build_cdi, needs=needs, opens=opens, stop_stage=10))
         if not self.is_simulation:
-            needs, opens = ("driver_ready",), (RUNTIME_GATE,)
-            specs.append(ComponentSpec("runtime", self._build_runtime, needs=needs, opens=opens, stop_stage=10))
+            # Parts of other vendors' devices are given back by the runtime's word, without any driver.
+            waits = () if self._live.now.devices.divisible else ("driver_ready",)
+            opens = (RUNTIME_GATE,)
+            specs.append(ComponentSpec("runtime", self._build_runtime, needs=waits, opens=opens, stop_stage=10))
         return tuple(specs)
 
     def list_gates_of_plugins(self) -> tuple[str, ...]:
@@ -99,7 +101,7 @@ class ContainerWiring:
                 worker=self._workers[1],
                 writer=self._workers[2],
                 host=host,
-                passing=(FRACTION_FILES, CLAIM_FILES),
+                passing=(FRACTION_FILES, DEVICE_FRACTION_FILES, CLAIM_FILES),
             ),
             hook=None
             if self.is_simulation

@@ -8,6 +8,7 @@ from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.edge.host.devices.device_sensors import STUCK_LIMIT, DeviceSensors
 from nodeagent.edge.host.devices.host_scan import HostScan, ScanRoots
 from nodeagent.edge.host.files.cdi_files import SpecFiles
+from nodeagent.rules.cdi_names import DEVICE_FRACTION_FILES
 
 
 class DevicesWiring:
@@ -31,7 +32,7 @@ class DevicesWiring:
             self.plugins,
             scan=HostScan(ScanRoots(node.host_root, node.sys_dir), look, commands),
             sensors=DeviceSensors(node.sys_dir, sensors),
-            specs=SpecFiles(settings.cdi.dir, others=(), worker=names),
+            specs=SpecFiles(settings.cdi.dir, others=(), worker=names, passing=(DEVICE_FRACTION_FILES,)),
         )
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Builds the component for fractions of GPUs."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from nodeagent.app.services import Services
@@ -19,6 +20,7 @@ from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.model.fractions import PodContainer
+from nodeagent.model.ports import DeviceFractionSpecs
 from nodeagent.model.runtime import RuntimeState
 
 if TYPE_CHECKING:
@@ -33,8 +35,11 @@ def build_fractions(
     sides: tuple[KubeletWiring, ContainerWiring, ClusterWiring],
     simulation: Simulation | None,
     orders: OrderHandlers,
+    *,
+    device_specs: Callable[[], DeviceFractionSpecs] | None = None,
+    wait_for_gpus: Callable[[], Awaitable[None]] | None = None,
 ) -> Fractions:
-    """The component for fractions."""
+    """The component for fractions; the last two are given where a class of devices is divisible."""
     kubelet, containers, cluster = sides
     state_dir, files = services.live.now.node.state_dir, WorkerThread("files of parts")
     at, library_at = state_dir / FRACTION_FOLDERS, state_dir / LIBRARY_FOLDER
@@ -48,9 +53,9 @@ def build_fractions(
         folders, library = simulation.build_part_files(at, library_at, files)
     return Fractions(
         *services,
-        FractionHandles(kubelet.fractions, orders),
+        FractionHandles(kubelet.fractions, orders, wait_for_gpus),
         kubelet.journal,
-        Files(containers.cdi.get, folders, library),
+        Files(containers.cdi.get, folders, library, device_specs),
         Sources(
             kubelet.account,
             None if containers.is_simulation else Containers(services.bus).list,

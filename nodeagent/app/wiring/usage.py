@@ -38,7 +38,7 @@ class UsageWiring:
         fractions, files = self._live.now.fractions, tuple[ComponentSpec, ...]()
         if self._made_up is None and (fractions.enabled or self._live.now.claims.enabled):
             files = (ComponentSpec(FILES, self._build_files, stop_stage=20),)
-        if not fractions.enabled:
+        if not self._live.now.gives_fractions:
             return files
         measuring = ComponentSpec("usage", self._build, stop_stage=20)
         if listeners.usage is None and fractions.usage_socket is None:

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from nodeagent.cli.agent.settings import load_for_looking
 from nodeagent.cli.answers.client import AgentClient, find_agent
 from nodeagent.cli.answers.table import read_environment
-from nodeagent.components.web.api.records import GpusRecord
+from nodeagent.components.web.api.records import DeviceClassRecord, GpusRecord
 from nodeagent.model.gpu import Gpu
 from nodeagent.rules.ids import render_index
 
@@ -33,6 +33,12 @@ def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:
     gpus = tuple(gpus)
     names = {str(gpu.uuid): render_index(gpu) for gpu in gpus}
     return names | {str(mig.uuid): render_index(gpu, mig) for gpu in gpus for mig in gpu.mig_devices}
+
+
+def ask_class_devices(arguments: argparse.Namespace) -> dict[str, str]:
+    """The names of devices of the configured classes, by id."""
+    classes = ask(arguments, "devices", tuple[DeviceClassRecord, ...])[1]
+    return {str(record.device.id): record.device.name for each in classes for record in each.devices}
 
 
 def ask_device_names(arguments: argparse.Namespace) -> dict[str, str]:

@@ -4,7 +4,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent.cli.answers.asking import ask, ask_device_names
+from nodeagent.cli.answers.asking import ask, ask_class_devices, ask_device_names
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -12,6 +12,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.web.api.fractions import ContainerFractionsRecord, FractionsRecord, WaitingRecord
 from nodeagent.model.journal import Binding
 from nodeagent.model.wording import render_age, render_bytes, suggest
+from nodeagent.rules.ids import is_of_class
 
 HEAD = ("POD", "CONTAINER", "GPU", "CORES", "MEMORY", "HELD BY", "FOR", "WHY")
 WAITS = "waits"
@@ -20,7 +21,10 @@ WAITS = "waits"
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """The fractions with their holders, and the waiting containers."""
     agent, parts = ask(arguments, "parts", FractionsRecord)
-    table = tabulate(parts, ask_device_names(arguments), now_seconds=time.time())
+    names = ask_device_names(arguments)
+    if any(is_of_class(fraction.gpu) for record in parts.bound for fraction in record.used):
+        names |= ask_class_devices(arguments)
+    table = tabulate(parts, names, now_seconds=time.time())
     write_table(arguments, streams, parts, table, _list_undivided(parts), agent)
     return ExitCode.OK
 

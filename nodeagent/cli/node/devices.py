@@ -69,7 +69,7 @@ def describe_classes(classes: Sequence[DeviceClassRecord]) -> list[str]:
     """The problems of devices, class by class, and classes without a device."""
     lines = []
     for each in classes:
-        lines += [f"{each.resource}: {problem}" for problem in each.problems]
+        lines += [f"{each.resource}: {problem}" for problem in each.notes]
         lines += [
             f"{each.resource}: {record.device.name}: {record.device.reason}"
             for record in each.devices
@@ -86,7 +86,7 @@ def _row(each: DeviceClassRecord, record: DeviceRecord) -> tuple[str, ...]:
         each.resource,
         device.name,
         str(device.standing),
-        f"{record.shares_held} of {each.replicas}",
+        each.describe_held(record),
         "-" if device.numa_node is None else str(device.numa_node),
         device.pci or "-",
         ", ".join(record.holders) or "-",

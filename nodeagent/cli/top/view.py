@@ -143,7 +143,7 @@ def build_top(
                 resource=each.resource,
                 name=record.device.name,
                 standing=str(record.device.standing),
-                shares=f"{record.shares_held} of {each.replicas}",
+                shares=each.describe_held(record),
                 pods=record.holders,
             )
             for each in state.devices

@@ -28,6 +28,7 @@ from nodeagent.components.fractions.decide import list_resources
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
+from nodeagent.config.sections.devices import name_class_resources
 from nodeagent.edge.container_runtime.change_files import RECORD_NAME, RuntimeFiles
 from nodeagent.edge.host.errors import describe_os_error
 from nodeagent.edge.host.files.audit_file import NAME as AUDIT_NAME
@@ -43,7 +44,13 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.nvidia import CDI_HOOK, CONTAINER_CLI
 from nodeagent.model.shim_names import RUNTIME_NAMES, USUAL_DIRECTORIES
-from nodeagent.rules.cdi_names import CLAIM_FILES, FRACTION_FILES, name_claim_file, name_fraction_file
+from nodeagent.rules.cdi_names import (
+    CLAIM_FILES,
+    DEVICE_FRACTION_FILES,
+    FRACTION_FILES,
+    name_claim_file,
+    name_fraction_file,
+)
 from nodeagent.rules.devices.answer import SPEC_PREFIX
 from nodeagent.rules.devices.group import name_resource
 from nodeagent.rules.fractions.profiles import plan_profile
@@ -119,7 +126,7 @@ def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_cdi(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
     """Remove specifications and their hook program, except the specifications of kept containers, by name."""
     directory = settings.cdi.dir
-    prefixes = (SPEC_PREFIX, FRACTION_FILES, CLAIM_FILES)
+    prefixes = (SPEC_PREFIX, FRACTION_FILES, DEVICE_FRACTION_FILES, CLAIM_FILES)
     begun = (path for prefix in prefixes for path in sorted(directory.glob(f"{prefix}*.json")))
     reasons = {name_file(name): kept[name] for name_file in (name_fraction_file, name_claim_file) for name in kept}
     found = [*map(Path, plan_own_paths(SpecFiles(directory).locate)), *begun]
@@ -186,7 +193,9 @@ def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_sockets(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Remove dead sockets, left by a killed agent; a living socket belongs to another program."""
     directory = settings.kubelet.device_plugins_dir
-    resources = (*map(name_resource, settings.devices.classes), *list_resources(plan_profile(settings.fractions)))
+    divided = (name for each in settings.devices.divisible for name in name_class_resources(name_resource(each)))
+    whole = map(name_resource, settings.devices.classes)
+    resources = (*whole, *divided, *list_resources(plan_profile(settings.fractions)))
     own = (directory / Resource(name=name, devices=()).socket for name in resources)
     yield from _remove_dead(dict.fromkeys((*sorted(directory.glob(_SOCKET_PATTERN)), *own)), "device plugin", dry=dry)
     service = locate_service(settings.claims)

@@ -5,6 +5,7 @@ and the state `NodeRequests`; other components fulfil the requests. Refuses to b
 all other work goes on, and on its return the node is brought up to date after a random delay.
 """
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from random import Random
 
@@ -50,6 +51,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.plugin import PluginState
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
+from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from nodeagent.rules.ids import build_names
 from nodeagent.rules.selectors import select_gpus
@@ -179,21 +181,25 @@ class Cluster:
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
         offers = self._bus.read(FractionOffers)
-        published = offers.published if offers is not None else ""
-        if node.annotations.get(FRACTIONS_ANNOTATION, "") != published:
-            await self._node.write_annotation(FRACTIONS_ANNOTATION, published or None)
-        await self._bring_bound(node, offers.bound if offers is not None else "")
+        offers = offers if offers is not None else FractionOffers()
+        published = {FRACTIONS_ANNOTATION: offers.published, CLASSES_ANNOTATION: offers.published_classes}
+        for key, text in published.items():
+            if node.annotations.get(key, "") != text:
+                await self._node.write_annotation(key, text or None)
+        await self._bring_bound(node, {BOUND_ANNOTATION: offers.bound, CLASSES_BOUND_ANNOTATION: offers.bound_classes})
         for key, value in decide_mig_label(self._bus.read(MigState), node).items():
             await self._node.write_label(key, value)
         await self._bring_taint(node, ready=condition.status == "True")
 
-    async def _bring_bound(self, node: ClusterNode, bound: str) -> None:
+    async def _bring_bound(self, node: ClusterNode, bound: Mapping[str, str]) -> None:
         """Write the fractions held by containers, in a single write for several containers that start together."""
-        if node.annotations.get(BOUND_ANNOTATION, "") == bound:
+        changed = {key: text for key, text in bound.items() if node.annotations.get(key, "") != text}
+        if not changed:
             return
         now = self._clock.monotonic()
         if self._bound_from <= now:
-            await self._node.write_annotation(BOUND_ANNOTATION, bound or None)
+            for key, text in changed.items():
+                await self._node.write_annotation(key, text or None)
             self._bound_from = now + BOUND_PAUSE_SECONDS
         self._bound_wait = self._bound_from - now
 

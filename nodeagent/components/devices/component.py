@@ -22,6 +22,7 @@ from nodeagent.components.devices.decide import (
     plan_scan,
     plan_table,
 )
+from nodeagent.components.devices.fraction_specs_task import ClassFractionSpecs
 from nodeagent.components.devices.offer import ClassOffer
 from nodeagent.components.devices.plugin_task import ClassPlugins
 from nodeagent.config.live import LiveSettings
@@ -43,6 +44,7 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded, DeviceFound, DeviceJudged, DeviceLost
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import FractionTable
 from nodeagent.rules.devices.answer import SPEC_PREFIX, is_named, name_spec_file, plan_list, render_spec
 from nodeagent.rules.devices.group import list_extra_nodes, name_resource, plan_classes
 from nodeagent.rules.devices.health import plan_command
@@ -80,6 +82,9 @@ class Devices:
         self._sensed: Mapping[str, Sensed] = {}
         self._host = HostDevices()
         self._known: dict[DeviceId, JudgedDevice] = {}
+        self.fraction_specs = ClassFractionSpecs(
+            live, specs, lambda: self._host, lambda: (known.device for known in self._known.values())
+        )
         self._texts: Mapping[str, str] = {}
         self._commands: dict[DeviceId, str] = {}
         self._written: dict[str, bytes] = {}
@@ -99,7 +104,7 @@ class Devices:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 self._waker.follow,
-                self._bus.watch_all(AllocationTable, Inventory, client=self.name),
+                self._bus.watch_all(AllocationTable, FractionTable, Inventory, client=self.name),
                 name="devices states",
             )
             tasks.start_soon(self._watch_settings, name="devices settings")
@@ -173,8 +178,8 @@ class Devices:
             self._has_looked.wake()
         self._bus.retract_state(Degraded, self.name)
         due = await self._run_commands(classes)
-        allocations = self._bus.read(AllocationTable)
-        held = find_holders(allocations, map(name_resource, classes))
+        allocations, fractions = self._bus.read(AllocationTable), self._bus.read(FractionTable)
+        held = find_holders(allocations, map(name_resource, classes), fractions)
         before = self._known
         self._known = look_at(
             classes,
@@ -227,6 +232,8 @@ class Devices:
         troubles: dict[str, str] = {}
         files: dict[str, bytes] = {}
         for each, state in zip(classes, table.classes, strict=True):
+            if state.divisible:
+                continue
             devices = tuple(device for device in state.devices if device.standing is not Standing.GONE)
             by_name = self._uses_names() and is_named(each, devices)
             unnamed = ""
@@ -249,7 +256,9 @@ class Devices:
         unnamed: str,
     ) -> None:
         held = [name for one in allocations.allocations if one.resource == state.resource for name in one.devices]
-        listed = plan_list(() if unnamed else state.devices, state.replicas, held)
+        fractions = self._bus.read(FractionTable)
+        divided = fractions.by_gpu if fractions is not None else ()
+        listed = plan_list(() if unnamed else state.devices, state.replicas, held, divided)
         offer = ClassOffer(
             device_class,
             {device.id: device for device in state.devices},

@@ -20,6 +20,7 @@ from nodeagent.model.devices import (
     Standing,
 )
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.rules.devices.group import (
     Grouped,
     list_missing_extras,
@@ -110,7 +111,8 @@ def look_at(
                 against.append(said)
             before = known[name].judged if name in known else None
             verdict = judge(before, against, is_there=True, clean_looks=clean_looks, counts=resource in findings.is_due)
-            found[name] = JudgedDevice(_tell(device, verdict), verdict)
+            memory_bytes = _find_memory(each, device, findings.sensed.get(device.sensors), known.get(name))
+            found[name] = JudgedDevice(_tell(replace(device, memory_bytes=memory_bytes), verdict), verdict)
         for device_id in map(DeviceId, held.keys() - there.keys()):
             if (own_name := parse_id(device_id, resource)) is not None:
                 # Of a device gone before the agent's start only the name is known.
@@ -119,6 +121,19 @@ def look_at(
                 verdict = judge(None, (), is_there=False, clean_looks=clean_looks)
                 found[device_id] = JudgedDevice(_tell(gone, verdict), verdict)
     return found
+
+
+def _find_memory(
+    device_class: DeviceClass, device: HostDevice, sensed: Sensed | None, known: JudgedDevice | None
+) -> int | None:
+    """The memory to give out of a divisible device: as configured, else the kernel's last word."""
+    if not device_class.divisible:
+        return None
+    if device_class.memory_mib is not None:
+        return device_class.memory_mib << 20
+    told = read_values(device, sensed)
+    before = known.device.memory_bytes if known is not None else None
+    return before if told is None or told.memory_bytes is None else told.memory_bytes
 
 
 def plan_readings(known: Mapping[DeviceId, JudgedDevice], sensed: Mapping[str, Sensed]) -> DeviceReadingTable:
@@ -150,19 +165,37 @@ def _plan_state(
     return DeviceClassState(
         resource=resource,
         replicas=device_class.replicas,
+        divisible=device_class.divisible,
         devices=tuple(known[name].device for name in (*there, *gone) if name in known),
         problems=grouped.problems,
     )
 
 
-def find_holders(table: AllocationTable | None, resources: Iterable[ResourceName]) -> dict[str, list[Allocation]]:
-    """The allocations of each device, by id without the number of a replica."""
+def find_holders(
+    table: AllocationTable | None, resources: Iterable[ResourceName], fractions: FractionTable | None = None
+) -> dict[str, list[Allocation]]:
+    """The allocations of each device, by id without the number of a replica; a fraction of it counts as one."""
     wanted, held = set(resources), dict[str, list[Allocation]]()
     for allocation in table.allocations if table is not None else ():
         if allocation.resource in wanted:
             for name in dict.fromkeys(map(find_uuid, allocation.devices)):
                 held.setdefault(name, []).append(allocation)
+    for device, bindings in (fractions or FractionTable()).by_gpu.items():
+        resource = next((each for each in sorted(wanted) if parse_id(device, each) is not None), None)
+        if resource is not None:
+            held.setdefault(device, []).extend(_describe_binding(each, resource) for each in bindings)
     return held
+
+
+def _describe_binding(binding: Binding, resource: ResourceName) -> Allocation:
+    return Allocation(
+        number=binding.number,
+        resource=resource,
+        devices=tuple(DeviceId(fraction.gpu) for fraction in binding.parts),
+        since_seconds=binding.since_seconds,
+        pod=binding.pod,
+        container=binding.container,
+    )
 
 
 def decide_conditions(

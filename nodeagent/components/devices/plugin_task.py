@@ -103,8 +103,8 @@ class ClassPlugins:
         return narrow_gpus(available, must_include, size, near)
 
     def follow(self, classes: Iterable[DeviceClass]) -> None:
-        """Keep a plugin for each of the classes and for no other."""
-        wanted = [name_resource(each) for each in classes]
+        """Keep a plugin for each class whose devices are given whole, and for no other."""
+        wanted = [name_resource(each) for each in classes if not each.divisible]
         for name in self.plugins.keys() - set(wanted):
             del self.plugins[name]
         for name in wanted:

@@ -41,6 +41,8 @@ HELD_ALL_THE_SAME: Final = (
     "its annotation asks for advise, which is only for pods to choose with `fractions.allow_advise`"
 )
 
+NOT_ENFORCED: Final = "counted, not enforced"
+
 
 class Start(NamedTuple):
     """A starting container, with all known facts."""
@@ -109,7 +111,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     bound = {
         binding.number: _list_ids(table, binding, resources)
         for binding in table.bindings.values()
-        if is_same_pod(binding.pod, caller.pod)
+        if is_same_pod(binding.pod, caller.pod) and view.owns(binding)
     }
     standing, promised = find_standing(bound, caller), find_promises(table, caller, resources)
     is_promised = any(each.cdi_name for each in promised)
@@ -119,13 +121,16 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
     if not is_promised:
         raise FractionsUnavailable(f"the journal has no promise of the {len(caller.cores)} ids of {resources[0]}")
     # Ids reserved once more belong to another container than before, with a CDI name of its own.
-    found = (standing.same, *standing.superseded, *_list_earlier(table, caller))
+    found = (standing.same, *standing.superseded, *_list_earlier(table, caller, view))
     leaving = tuple(dict.fromkeys(number for number in found if number is not None))
     demand, core_limit = read_demand(start, view)
     is_obeyed = start.settings.use_scheduler_choice
     choice = _read_scheduler_choice(view, start.pod, caller.containers[0]) if is_obeyed else ContainerChoice()
-    enforcement = read_enforcement(start, demand, has_mps=view.has_mps)
-    is_held = enforcement is not Enforcement.ADVISE and _read_pod_enforcement(start) is Enforcement.ADVISE
+    is_counted = bool(view.device_class)
+    enforcement = Enforcement.COUNTED if is_counted else read_enforcement(start, demand, has_mps=view.has_mps)
+    is_lifted = _read_pod_enforcement(start) is Enforcement.ADVISE
+    is_held = is_lifted and enforcement not in (Enforcement.ADVISE, Enforcement.COUNTED)
+    notes = (HELD_ALL_THE_SAME,) if is_held else (NOT_ENFORCED,) if is_counted else ()
     rest = [one for number, one in table.bindings.items() if number not in leaving]
     obstacles = plan_obstacles(view.gpus, rest, start.daemons, by_mps=enforcement is Enforcement.MPS)
     space = withhold(plan_summary(view, table, leaving), obstacles)
@@ -143,7 +148,7 @@ def choose(start: Start, view: FractionView, table: FractionTable, now_seconds: 
         cdi_name=next(each.cdi_name for each in promised if each.cdi_name),
         core_limit=core_limit,
         enforcement=enforcement,
-        why=f"{placement.rule}; {HELD_ALL_THE_SAME}" if is_held else placement.rule,
+        why="; ".join((placement.rule, *notes)),
     )
     overruled = ""
     if choice.problem or (choice.gpus and set(choice.gpus) != {share.gpu for share in placement.shares}):
@@ -211,6 +216,9 @@ def change_fractions(binding: Binding, cores: int | None, memory_bytes: int | No
     Raises:
         ControlRefused: The binding has whole GPUs, or a number is out of range.
     """
+    if binding.enforcement is Enforcement.COUNTED:
+        reason = "has a part that is counted and not enforced, so that no limit can be changed"
+        raise ControlRefused(f"{binding.describe()} {reason}: ask for another size in the pod")
     if any(fraction.cores >= CORES for fraction in binding.parts):
         raise ControlRefused(f"{binding.describe()} has whole GPUs, which have no limits to change")
     if cores is not None and not 1 <= cores < CORES:
@@ -315,15 +323,18 @@ def _list_ids(
     return cores, memory
 
 
-def _list_earlier(table: FractionTable, caller: Caller) -> tuple[int, ...]:
-    """Earlier bindings of the same container, under any ids: a starting container has ended before.
+def _list_earlier(table: FractionTable, caller: Caller, view: FractionView) -> tuple[int, ...]:
+    """Earlier bindings of the same container on these GPUs, under any ids: a starting container has ended before.
 
     A kubelet without its old checkpoint gives a pod other ids than before, and forgets the earlier ids.
     """
     return tuple(
         number
         for number, binding in table.bindings.items()
-        if binding.pod.uid and binding.pod.uid == caller.pod.uid and binding.container in caller.containers
+        if binding.pod.uid
+        and binding.pod.uid == caller.pod.uid
+        and binding.container in caller.containers
+        and view.owns(binding)
     )
 
 

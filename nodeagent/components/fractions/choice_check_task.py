@@ -16,7 +16,7 @@ from nodeagent.components.fractions.pod_resolver_task import NodePods
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
-from nodeagent.model.journal import FractionTable
+from nodeagent.model.journal import Binding, FractionTable
 
 GATHER_SECONDS: Final = 0.05
 """How long changes are gathered: several containers of a pod start together."""
@@ -25,7 +25,10 @@ GATHER_SECONDS: Final = 0.05
 class ChoiceCheck:
     """A task of the component `fractions`."""
 
-    def __init__(self, bus: Bus, live: LiveSettings, pods: NodePods, find_view: Callable[[], FractionView]) -> None:
+    def __init__(
+        self, bus: Bus, live: LiveSettings, pods: NodePods, find_view: Callable[[Binding], FractionView | None]
+    ) -> None:
+        """`find_view` finds the view of a binding's devices."""
         self._bus, self._live, self._pods, self._find_view = bus, live, pods, find_view
         self._waker = Waker()
         self._followings = 0
@@ -59,13 +62,15 @@ class ChoiceCheck:
         if self._followings != self._pods.followings:
             self._followings = self._pods.followings
             self._corrected.clear()
-        bindings, view = table.bindings, self._find_view()
+        bindings = table.bindings
         pods = {each.pod.uid: each for each in self._pods.known.values()}
         for number in self._corrected.keys() - bindings.keys():
             del self._corrected[number]
         for number, binding in bindings.items():
-            pod = pods.get(binding.pod.uid)
-            correction = plan_correction(view, pod, binding) if pod is not None and not pod.is_finished else None
+            pod, view = pods.get(binding.pod.uid), self._find_view(binding)
+            if pod is None or view is None:
+                continue
+            correction = None if pod.is_finished else plan_correction(view, pod, binding)
             if correction is not None and self._corrected.get(number) != correction.annotations:
                 self._corrected[number] = correction.annotations
                 self._pods.correct(correction)

@@ -6,14 +6,14 @@ records do not name the holder yet, the kubelet is told to ask again.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec.structs import replace
 
 from nodeagent.components.fractions.bind import (
+    NOT_ENFORCED,
     Choice,
     Start,
     change_fractions,
@@ -23,15 +23,13 @@ from nodeagent.components.fractions.bind import (
     list_names,
 )
 from nodeagent.components.fractions.choice_check_task import ChoiceCheck
+from nodeagent.components.fractions.class_views import plan_told
 from nodeagent.components.fractions.decide import (
     FractionView,
-    Publisher,
     describe_fractions,
-    list_daemon_faults,
     list_resources,
     plan_limits,
     plan_lists,
-    plan_view,
 )
 from nodeagent.components.fractions.decision_log_task import DecisionLog
 from nodeagent.components.fractions.foreign_task import ForeignUse
@@ -42,6 +40,7 @@ from nodeagent.components.fractions.pod_resolver_task import NodePods, PodResolv
 from nodeagent.components.fractions.poll_task import SourcePoller, Sources
 from nodeagent.components.fractions.reconcile_task import Files, FractionReconciler, LockedJournal
 from nodeagent.components.fractions.utilization_task import UtilizationFiles
+from nodeagent.components.fractions.views_task import Views
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -50,6 +49,8 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
+from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.devices import DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import (
     AllocationError,
@@ -61,7 +62,7 @@ from nodeagent.model.errors import (
     NoRoom,
 )
 from nodeagent.model.events import ConfigurationReloaded, FractionBound, FractionRefused
-from nodeagent.model.fractions import FractionLimit, FractionOffers
+from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -73,7 +74,12 @@ from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import FractionJournal
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import FRACTION_KIND, qualify
-from nodeagent.rules.fractions.runtime import explain_no_cdi, plan_fraction_mounts, render_answer
+from nodeagent.rules.fractions.runtime import (
+    explain_no_cdi,
+    explain_no_device_names,
+    plan_fraction_mounts,
+    render_answer,
+)
 from nodeagent.rules.placement.place import render_placement
 
 START_SECONDS: Final = 10.0
@@ -83,7 +89,10 @@ GATHER_SECONDS: Final = 0.05
 MIB: Final = 1 << 20
 NAME_PAUSES_SECONDS: Final = (1.0, 1.0, 2.0, 4.0)
 """Pauses between polls for the names of pods bound without a name; later the regular polls find the names."""
-WATCHED: Final = (Inventory, HealthReport, Offering, FractionTable, DriverState, MpsState, RuntimeState)
+WATCHED: Final = (
+    *(Inventory, HealthReport, Offering, FractionTable, DriverState, MpsState, RuntimeState),
+    *(DeviceTable, AllocationTable),
+)
 
 
 class FractionHandles(NamedTuple):
@@ -91,6 +100,8 @@ class FractionHandles(NamedTuple):
 
     plugins: FractionPlugins
     orders: OrderHandlers
+    wait_for_gpus: Callable[[], Awaitable[None]] | None = None
+    """Waits for the driver's GPUs, where devices of classes are given without them."""
 
 
 class Fractions:
@@ -110,15 +121,13 @@ class Fractions:
         sources: Sources,
     ) -> None:
         self._bus, self._clock, self._live = bus, clock, live
-        self._plugins, self._orders = handles
+        self._plugins, self._orders = handles.plugins, handles.orders
         self._ledger, self._files = ledger, files
         self._pods = NodePods(sources.open_pods)
         self._resolver = PodResolver(sources.kubelet, self._pods)
-        self._choice_check = ChoiceCheck(bus, live, self._pods, self._find_view)
         self._decisions = DecisionLog(bus, conditions)
-        self._view: FractionView | None = None
-        self._origin: tuple[object, ...] = ()
-        self._publisher = Publisher(lambda pods: self._log.warning("bound_parts_not_published", pods=pods))
+        self._views = Views(bus, live, self._decisions, wait_for_gpus=handles.wait_for_gpus)
+        self._choice_check = ChoiceCheck(bus, live, self._pods, self._views.find_owner)
         self._journal = LockedJournal(ledger, anyio.Lock(fast_acquire=True))
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
         journal, poller = self._journal, SourcePoller(bus, clock, sources, self._pods.list_finished)
@@ -130,11 +139,11 @@ class Fractions:
             files,
             poller,
             note=self._decisions.forget_waiting,
-            view=self._find_view,
+            views=lambda: self._views.all,
         )
-        self._foreign = ForeignUse(conditions, live, journal, poller, self._find_view, self._waker.wake)
+        self._foreign = ForeignUse(conditions, live, journal, poller, lambda: self._views.gpus, self._waker.wake)
         self._utilization = UtilizationFiles(bus, live, journal, files.folders)
-        self._limits_sync = LimitsSync(journal, files.folders, lambda one: self._plan_limits(one, self._find_view()))
+        self._limits_sync = LimitsSync(journal, files.folders, self._plan_limits)
         self._untold: dict[int, str] = {}
         self._log = get_logger(component=self.name)
 
@@ -148,6 +157,7 @@ class Fractions:
             tasks.start_soon(
                 self._waker.follow, self._bus.listen(ConfigurationReloaded, client=self.name), name="fractions settings"
             )
+            tasks.start_soon(self._views.wait_for_gpus, self._waker.wake, name="fractions GPUs")
             while not self._refresh():
                 await self._waker.wait()
             with self._plugins.component.filled(self), self._orders.carrying_out(SET_PART, self.set_limits):
@@ -169,64 +179,45 @@ class Fractions:
                     self._refresh()
 
     def _refresh(self) -> bool:
-        """Offer the node's fractions; False while GPUs, offering or journal are unknown."""
-        inventory, offering = self._bus.latest(Inventory), self._bus.latest(Offering)
-        table, health = self._ledger.parts(), self._bus.latest(HealthReport)
-        if inventory is None or offering is None or table is None:
+        """Offer the node's fractions; False while devices, offering or journal are unknown."""
+        table = self._ledger.parts()
+        if table is None or not self._views.refresh(self._foreign.by_gpu):
             return False
-        driver, verdicts = self._bus.latest(DriverState), health.value if health else None
-        obstacle = self._decisions.report_runtime() or (driver.value.obstacle if driver else "")
-        view = self._view = self._look_at(inventory.value, offering.value, verdicts, obstacle)
-        lists = plan_lists(view, table)
+        lists = {name: each for view in self._views.all for name, each in plan_lists(view, table).items()}
         for resource, devices in lists.items():
             if resource not in self._plugins.plugins:
                 self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
             self._plugins.plugins[resource].update(devices)
         for resource in self._plugins.plugins.keys() - lists.keys():
             del self._plugins.plugins[resource]
-        cause = self._news.take(inventory, health, offering, driver)
-        offers = FractionOffers(resources=tuple(sorted(lists)), unfit=view.unfit)
-        if self._live.now.fractions.publish:
-            gpus, bound = self._publisher.render_gpus(view), self._publisher.render_bound(view, table)
-            offers = replace(offers, published=gpus, bound=bound)
-        self._bus.publish_state(offers, source=self.name, cause=cause)
+        sources = (Inventory, HealthReport, Offering, DriverState, DeviceTable)
+        cause = self._news.take(*(self._bus.latest(source) for source in sources))
+        self._bus.publish_state(self._views.plan_offers(lists, table), source=self.name, cause=cause)
         return True
-
-    def _look_at(
-        self, inventory: Inventory, offering: Offering, health: HealthReport | None, obstacle: str
-    ) -> FractionView:
-        """The view of now; the previous object while all inputs are unchanged, as when a pod comes."""
-        foreign, daemons = self._foreign.by_gpu, list_daemon_faults(inventory, self._bus.read(MpsState))
-        settings, has_mps = self._live.now.fractions, self._live.now.uses_mps
-        origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
-        if self._view is None or origin != self._origin:
-            self._origin = origin
-            blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
-            return plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
-        return self._view
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Reserve ids; the container gets a CDI name without meaning until the container starts."""
-        view = self._find_view()
+        view = self._views.find(resource)
         try:
             check_request(view.profile, resource, len(devices))
             is_first = resource == list_resources(view.profile)[0]
+            is_named = is_first and not view.device_class
             cdi_name = qualify(FRACTION_KIND, f"p{secrets.token_hex(8)}") if is_first else ""
             await self._ledger.reserve(resource, devices, cdi_name)
         except AllocationError as error:
             self._report_refused(resource, len(devices), error)
             raise
-        if cdi_name:
+        if is_named:
             self._reconciler.note_promised(cdi_name)
         return render_answer(cdi_name, self._bus.read(RuntimeState))
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the starting container with these ids its fractions, unless the ids are bound already."""
-        view = self._find_view()
+        view = self._views.find(resource)
         try:
             with anyio.fail_after(START_SECONDS):
                 if resource == list_resources(view.profile)[0]:
-                    await self._start(view, devices)
+                    await self._start(resource, devices)
                 elif not self._find_table().is_redeemed(resource, devices):
                     await self._resolver.check_memory(view, resource, devices)
         except AllocationError as error:
@@ -256,17 +247,19 @@ class Fractions:
                 unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
                 raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
             changed = change_fractions(found[0], command.cores, command.memory_bytes)
-            view = self._find_view()
+            view = self._views.find_owner(changed)
+            capacities = view.capacities if view is not None else ()
             try:
-                await self._reconciler.change(found[0], changed, view.capacities, self._plan_limits(changed, view))
+                await self._reconciler.change(found[0], changed, capacities, self._plan_limits(changed))
             except NodeagentError as error:
                 raise ControlRefused(str(error)) from error
         self._publish_bound(changed, f"set by {command.who}")
         later = " from its next start on, as MPS takes it then" if changed.enforcement is Enforcement.MPS else ""
         return f"{changed.describe()} has {describe_fractions(changed)}{later}"
 
-    async def _start(self, view: FractionView, devices: Sequence[DeviceId]) -> None:
-        if lack := explain_no_cdi(self._bus.read(RuntimeState)):
+    async def _start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
+        view, runtime = self._views.find(resource), self._bus.read(RuntimeState)
+        if lack := explain_no_device_names(runtime) if view.device_class else explain_no_cdi(runtime):
             raise FractionsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
         table = self._find_table()
@@ -277,7 +270,7 @@ class Fractions:
             await self._reconciler.end_finished(looks=1)
             async with self._journal.turn:
                 # Changes since then count, such as a lost GPU.
-                view, table = self._find_view(), self._find_table()
+                view, table = self._views.find(resource), self._find_table()
                 choice = choose(start, view, table, self._clock.wall())
                 binding = await self._bind(choice, view, table)
         except NoRoom as error:
@@ -287,7 +280,7 @@ class Fractions:
             raise
         self._decisions.report_waiting(caller.describe(), "")
         _refuse_broken(binding, view)
-        await self._write_files(binding, view, list_names(table, binding))
+        await self._write_files(binding, list_names(table, binding))
         for number in choice.leaving:
             await self._reconciler.remove_files(table.bindings[number])
 
@@ -326,7 +319,8 @@ class Fractions:
             return binding
         if choice.problem:
             self._log.warning("scheduler_choice_not_read", pod=binding.pod.name, problem=choice.problem)
-        self._decisions.note_bound(binding.number, render_placement(choice.placement), choice.overruled)
+        note = (f"note       {NOT_ENFORCED}",) if binding.enforcement is Enforcement.COUNTED else ()
+        self._decisions.note_bound(binding.number, (*render_placement(choice.placement), *note), choice.overruled)
         if binding.pod.name:
             self._publish_bound(binding, choice.placement.rule)
         else:
@@ -342,26 +336,26 @@ class Fractions:
         self._log.info("part_bound", pod=binding.pod.name, container=binding.container, gpus=list(gpus))
         self._decisions.publish_bound(self._find_table().bindings)
 
-    async def _write_files(self, binding: Binding, view: FractionView, names: tuple[str, ...]) -> None:
-        folder = await self._files.folders.write(names[0], self._plan_limits(binding, view))
+    async def _write_files(self, binding: Binding, names: tuple[str, ...]) -> None:
+        gpus = [fraction.gpu for fraction in binding.parts]
+        if binding.enforcement is Enforcement.COUNTED:
+            await self._files.find_specs(binding).write_fraction(names, gpus, (), plan_told(binding))
+            return
+        folder = await self._files.folders.write(names[0], self._plan_limits(binding))
         library = await self._files.library.install() if binding.enforcement is Enforcement.LIBRARY else None
         mounts, environment = plan_fraction_mounts(folder, library), dict[str, str]()
         if binding.enforcement is Enforcement.MPS:
             access = await wait_access(self._bus, self._live.now, binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
-        await self._files.specs().write_fraction(
-            names, [fraction.gpu for fraction in binding.parts], mounts, environment
-        )
+        await self._files.find_specs(binding).write_fraction(names, gpus, mounts, environment)
 
-    def _plan_limits(self, binding: Binding, view: FractionView) -> tuple[FractionLimit, ...]:
-        settings = self._live.now.fractions
+    def _plan_limits(self, binding: Binding) -> tuple[FractionLimit, ...]:
+        """The limits of a container; none where its fractions are counted alone."""
+        view, settings = self._views.find_owner(binding), self._live.now.fractions
+        if view is None or binding.enforcement is Enforcement.COUNTED:
+            return ()
         context_bytes = settings.context_mib * MIB
         return plan_limits(binding, view.capacities, compute=settings.limit_compute, context_bytes=context_bytes)
-
-    def _find_view(self) -> FractionView:
-        if self._view is None:
-            raise FractionsUnavailable("the GPUs are not known yet")
-        return self._view
 
     def _find_table(self) -> FractionTable:
         table = self._ledger.parts()

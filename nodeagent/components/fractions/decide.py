@@ -17,10 +17,12 @@ from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.plugin import AdvertisedDevice
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_bytes
+from nodeagent.rules.devices.group import parse_id
 from nodeagent.rules.fractions.bound import RenderedBound, render_bound
 from nodeagent.rules.fractions.device_ids import plan_device_ids
 from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, Profile, plan_profile
 from nodeagent.rules.fractions.published import HeldBack, plan_published, render_published
+from nodeagent.rules.ids import is_of_class
 from nodeagent.rules.mps.fractions import explain_foreign_daemon
 from nodeagent.rules.placement.space import CORES, Space, plan_space
 
@@ -45,6 +47,16 @@ class FractionView(Value, frozen=True, dict=True):
     """The enforcement for pods without an annotation."""
     has_mps: bool = False
     """Whether the agent runs MPS daemons."""
+
+    @property
+    def device_class(self) -> str:
+        """The class of these devices; empty for the driver's GPUs."""
+        return self.profile.device_class if isinstance(self.profile, CoresProfile) else ""
+
+    def owns(self, binding: Binding) -> bool:
+        """Whether a binding is of these GPUs, or of GPUs of the same kind that are gone."""
+        gpu = binding.parts[0].gpu
+        return parse_id(gpu, self.device_class) is not None if self.device_class else not is_of_class(gpu)
 
     @cached_property
     def empty(self) -> Space:
@@ -204,7 +216,8 @@ def publish_view(view: FractionView) -> str:
     """The annotation of the Node about the GPUs, for schedulers; empty without GPUs."""
     if not view.gpus:
         return ""
-    gpus, by = view.inventory.gpus, view.enforcement
+    # Whatever a pod asks for, fractions of a class's devices are counted alone.
+    gpus, by = view.inventory.gpus, None if view.device_class else view.enforcement
     return render_published(plan_published(view.profile, view.empty, gpus, by, has_mps=view.has_mps, held=view.held))
 
 

@@ -11,7 +11,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.model.fractions import FractionDecisions
 from nodeagent.model.ports import PodListing
 from nodeagent.model.runtime import RuntimeState
-from nodeagent.rules.fractions.runtime import explain_no_cdi
+from nodeagent.rules.fractions.runtime import explain_no_cdi, explain_no_device_names
 
 _SOURCE = "fractions"
 
@@ -34,11 +34,15 @@ class DecisionLog:
         """Forget the waiting containers of the last run: the kubelet asks again for each."""
         self._conditions.replace("part-no-room", {})
 
-    def report_runtime(self) -> str:
-        """Set or clear the condition of a runtime unfit for fractions; returns the reason, empty for a fit runtime."""
-        lack = explain_no_cdi(self._bus.read(RuntimeState))
-        self._conditions.replace("parts-without-cdi", {"": lack} if lack else {})
-        return lack
+    def report_runtime(self, *, has_classes: bool) -> tuple[str, str]:
+        """Set or clear the condition of a runtime unfit for fractions.
+
+        Returns the reasons against fractions of the driver's GPUs and of classes' devices, empty for a fit runtime.
+        """
+        runtime = self._bus.read(RuntimeState)
+        lack, of_classes = explain_no_cdi(runtime), explain_no_device_names(runtime) if has_classes else ""
+        self._conditions.replace("parts-without-cdi", {"": lack or of_classes} if lack or of_classes else {})
+        return lack, of_classes
 
     def note_bound(self, number: int, lines: Sequence[str], overruled: str = "") -> None:
         """Note the reasons of a binding, and in a word why a scheduler was not obeyed."""

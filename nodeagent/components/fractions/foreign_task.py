@@ -3,10 +3,9 @@
 Owns the condition `part-foreign-use`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodeagent.components.fractions.decide import FractionView
 from nodeagent.components.fractions.foreign import (
     ForeignProcess,
     describe_foreign,
@@ -20,6 +19,7 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
+from nodeagent.model.gpu import Gpu
 
 if TYPE_CHECKING:
     from nodeagent.model.ids import GpuUuid
@@ -34,12 +34,12 @@ class ForeignUse:
         live: LiveSettings,
         journal: LockedJournal,
         poller: SourcePoller,
-        find_view: Callable[[], FractionView],
+        list_gpus: Callable[[], Sequence[Gpu]],
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called when the use has changed."""
+        """`list_gpus` has the driver's GPUs given in fractions; `wake` is called when the use has changed."""
         self._conditions, self._live, self._journal, self._poller = conditions, live, journal, poller
-        self._find_view, self._wake = find_view, wake
+        self._list_gpus, self._wake = list_gpus, wake
         self.by_gpu: Mapping[GpuUuid, int] = {}
         """By GPU the bytes used by foreign programs."""
         self._found: tuple[ForeignProcess, ...] = ()
@@ -57,7 +57,7 @@ class ForeignUse:
         if processes is None:
             return
         ignored = self._live.now.fractions.ignored_processes
-        self._found = find_foreign(self._find_view().gpus, self._journal.table, *processes, ignored, self._found)
+        self._found = find_foreign(self._list_gpus(), self._journal.table, *processes, ignored, self._found)
         unnamed = list_unnamed_pods(self._found, self._pods)
         if unnamed and (containers := (await self._poller.ask_runtime(None))[0]) is not None:
             self._pods = {one.pod_uid: f"{one.namespace}/{one.pod}" for one in containers if one.pod}

@@ -25,6 +25,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, Reservation
 from nodeagent.model.ports import KubeletCheckpoint, PodListing
 from nodeagent.rules.fractions.pairing import Records, find_other_half
+from nodeagent.rules.ids import is_of_class
 
 Holders: TypeAlias = Mapping[tuple[ResourceName, frozenset[DeviceId]], Sequence[PodIdentity]]
 
@@ -172,6 +173,9 @@ def _is_of(entry: PodIdentity, pod: PodIdentity) -> bool:
 
 
 def _ask_gpus(binding: Binding, look: FractionPoll) -> Process:
+    if all(is_of_class(fraction.gpu) for fraction in binding.parts):
+        # No driver tells which processes use these devices: kubelet and container runtime decide.
+        return Process.NONE
     if look.users is None:
         return Process.UNKNOWN
     users = (look.users.get(fraction.gpu, frozenset()) for fraction in binding.parts)

@@ -3,7 +3,7 @@
 Refuses to believe a single source about an end, and to take silence for an end.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -30,7 +30,15 @@ from nodeagent.model.errors import AllocationError, NodeagentError
 from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
-from nodeagent.model.ports import FractionFolders, FractionJournal, FractionSpecs, PodListing, VgpuLibrary
+from nodeagent.model.ports import (
+    DeviceFractionSpecs,
+    FractionFolders,
+    FractionJournal,
+    FractionSpecs,
+    PodListing,
+    VgpuLibrary,
+)
+from nodeagent.rules.ids import is_of_class
 from nodeagent.rules.placement.space import CORES
 
 _SILENT: Final = "parts-not-given-back"
@@ -49,6 +57,14 @@ class Files(NamedTuple):
     folders: FractionFolders
     """The limits of each container, and its use."""
     library: VgpuLibrary
+    device_specs: Callable[[], DeviceFractionSpecs] | None = None
+    """The CDI specifications of fractions of classes' devices; `None` where no class is divisible."""
+
+    def find_specs(self, binding: Binding) -> FractionSpecs:
+        """The specifications for the binding's devices."""
+        if self.device_specs is not None and is_of_class(binding.parts[0].gpu):
+            return self.device_specs()
+        return self.specs()
 
 
 class LockedJournal(NamedTuple):
@@ -76,12 +92,12 @@ class FractionReconciler:
         poller: SourcePoller,
         *,
         note: Callable[[PodListing], None],
-        view: Callable[[], FractionView],
+        views: Callable[[], Sequence[FractionView]],
     ) -> None:
-        """`note` is called with each list of the kubelet; `view` finds the GPUs given in fractions."""
+        """`note` is called with each list of the kubelet; `views` finds the devices given in fractions."""
         self._bus, self._conditions, self._clock, self._journal = bus, conditions, clock, journal
         self._ledger, self._turn = journal
-        self._files, self._poller, self._note, self._view = files, poller, note, view
+        self._files, self._poller, self._note, self._views = files, poller, note, views
         self._over_since: Mapping[int, float] = {}
         self._promised, self._has_promised = list[str](), Waker()
         self._log = get_logger(component="fractions")
@@ -210,20 +226,35 @@ class FractionReconciler:
                 await self._files.folders.remove(name)
             except NodeagentError as error:
                 self._log.warning("part_files_left", name=name, error=str(error))
+        if self._files.device_specs is not None:
+            await self._prune_devices(self._files.device_specs, known)
+
+    async def _prune_devices(self, find_specs: Callable[[], DeviceFractionSpecs], known: Collection[str]) -> None:
+        try:
+            specs = find_specs()
+            for name in await specs.list_fractions():
+                if name not in known:
+                    await specs.remove_fraction(name)
+        except NodeagentError as error:
+            self._log.warning("part_files_left", error=str(error))
 
     async def _adopt_all(self, look: FractionPoll) -> None:
         """Adopt ids held in the kubelet's records but missing in the journal."""
-        view, limits = self._view(), dict[str, tuple[FractionLimit, ...]]()
+        for view in self._views():
+            await self._adopt_from(look, view)
+
+    async def _adopt_from(self, look: FractionPoll, view: FractionView) -> None:
+        limits = dict[str, tuple[FractionLimit, ...]]()
         for name in list_unknown_names(self._journal.table, look, view):
             if told := await ask_if_possible(partial(self._files.folders.read, name)):
                 limits[name] = told
         for adoption in plan_adoptions(self._journal.table, look, view, limits):
             try:
-                await self._adopt(adoption)
+                await self._adopt(adoption, view)
             except AllocationError as error:
                 self._log.warning("part_not_adopted", pod=adoption.pod.name, error=str(error))
 
-    async def _adopt(self, adoption: Adoption) -> None:
+    async def _adopt(self, adoption: Adoption, view: FractionView) -> None:
         promised = [await self._ledger.reserve(*promise) for promise in adoption.promises]
         self._log.warning("part_adopted", pod=adoption.pod.name, container=adoption.container, source=adoption.source)
         if not adoption.parts:
@@ -234,7 +265,7 @@ class FractionReconciler:
             pod=adoption.pod,
             container=adoption.container,
             parts=adoption.parts,
-            enforcement=await self._guess_enforcement(promised[0].cdi_name, adoption.parts),
+            enforcement=await self._guess_enforcement(promised[0].cdi_name, adoption.parts, view),
             since_seconds=self._clock.wall(),
             cdi_name=promised[0].cdi_name,
             why=f"found after the journal was lost, by {adoption.source}",
@@ -242,13 +273,15 @@ class FractionReconciler:
         )
         await self._ledger.bind(binding, None)
 
-    async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuFraction]) -> Enforcement:
+    async def _guess_enforcement(self, cdi_name: str, parts: Sequence[GpuFraction], view: FractionView) -> Enforcement:
         """The enforcement of an adopted binding: a wrong guess ends a daemon in use, or lifts limits at a restart."""
+        if view.device_class:
+            return Enforcement.COUNTED
         if any(fraction.cores >= CORES for fraction in parts):
             return Enforcement.ADVISE
         if await ask_if_possible(partial(self._files.folders.is_used, read_name(cdi_name))):
             return Enforcement.LIBRARY
-        usual = Enforcement(self._view().enforcement)
+        usual = Enforcement(view.enforcement)
         return Enforcement.ADVISE if usual is Enforcement.MPS and len(parts) > 1 else usual
 
     async def change(
@@ -270,7 +303,8 @@ class FractionReconciler:
     async def remove_files(self, binding: Binding) -> None:
         """Remove the files of an ended container; files left by a failure are pruned later."""
         try:
-            await self._files.specs().remove_fraction(name_files(binding))
-            await self._files.folders.remove(name_files(binding))
+            await self._files.find_specs(binding).remove_fraction(name_files(binding))
+            if binding.enforcement is not Enforcement.COUNTED:
+                await self._files.folders.remove(name_files(binding))
         except NodeagentError as error:
             self._log.warning("part_files_left", binding=binding.number, error=str(error))

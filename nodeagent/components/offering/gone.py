@@ -10,7 +10,7 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import FractionTable
-from nodeagent.rules.ids import DEVICE_PREFIX, find_uuid, is_ours
+from nodeagent.rules.ids import find_uuid, is_of_class, is_ours
 
 HELD_GONE: Final = "gpu-held-gone"
 
@@ -30,10 +30,10 @@ def list_held_gone(
 def _list_held(allocations: AllocationTable, parts: FractionTable, claims: ReadyClaims) -> Iterator[tuple[str, str]]:
     for each in allocations.allocations:
         for device in map(find_uuid, each.devices):
-            if is_ours(device) and not device.startswith(DEVICE_PREFIX):
+            if is_ours(device) and not is_of_class(device):
                 yield each.describe_holder(), device
     for gpu, bindings in parts.by_gpu.items():
-        for binding in bindings:
+        for binding in () if is_of_class(gpu) else bindings:
             yield binding.pod.describe(binding.container), gpu
     for gpu, claimed in claims.by_gpu.items():
         for claim, _ in claimed:

@@ -73,7 +73,7 @@ TABLES: Final = Tables(
         },
     ),
     reasons={
-        "args.driver": "GPUs of NVIDIA are found by themselves; parts are given of no others",
+        "args.driver": "GPUs of NVIDIA are found by themselves; parts of others come from a divisible class of devices",
         "args.hostname-override": "the node's name comes from NODE_NAME, which the chart sets; elsewhere set node.name",
         "args.virtual-manager-path": "a container's limits are a file that is there before it starts",
         "args.volume-config": "the container runtime mounts the driver's files by CDI",

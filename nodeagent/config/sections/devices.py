@@ -17,6 +17,7 @@ from nodeagent.config.sections.fractions import QUALIFIED
 from nodeagent.config.tree import Mapping as MappingNode
 from nodeagent.config.tree import Node, Scalar, merge
 from nodeagent.model.cluster import DEVICE_PREFIX
+from nodeagent.model.ids import ResourceName
 
 Grouping: TypeAlias = Literal["node", "number", "device", "all"]
 
@@ -211,6 +212,19 @@ class DeviceClass(Section):
         Text("some of the letters r, w and m, each once", r"(?=.)r?w?m?", 3), "rw", "how it may be used", "as usual"
     )
     replicas: int = knob(Whole(1, 1024), 1, "how many containers may have a device at the same time", "one at a time")
+    divisible: bool = knob(
+        Flag(),
+        default=False,
+        what="give the devices in parts alone, by the resources <resource>-core for hundredths of a device and"
+        " <resource>-memory for blocks of its memory; parts are counted and told to containers, not enforced",
+        why="a device is given whole unless somebody asks for another way",
+    )
+    memory_mib: int | None = knob(
+        Maybe(Whole(1, 1 << 24)),
+        None,
+        "MiB of memory of each device that is divisible",
+        "read from the kernel's file mem_info_vram_total of the device; nothing is given of a device without it",
+    )
     expected: int | None = knob(
         Maybe(Whole(0, 4096)), None, "how many devices there should be; fewer is a condition", "as many as there are"
     )
@@ -279,10 +293,26 @@ def _judge(found: DeviceClass, node: Node, place: Place) -> None:
         message = "nodes of VFIO are those of IOMMU groups, under their own names; leave nodes, sysfs_class, usb_…,"
         message += " renumber and container_paths out"
         raise place.key("vfio").refuse(node.origin, message)
+    if found.divisible and found.replicas > 1:
+        message = "the devices are given in parts, or whole to several containers; leave replicas or divisible out"
+        raise place.key("replicas").refuse(node.origin, message)
+    if found.memory_mib is not None and not found.divisible:
+        message = "only of devices in parts the memory is counted; set divisible: true, or leave memory_mib out"
+        raise place.key("memory_mib").refuse(node.origin, message)
     for index, check in enumerate(found.health.sysfs):
         if (check.equals is None) == (check.below is None):
             here = place.key("health").key("sysfs").item(index)
             raise here.refuse(node.origin, "nothing can be judged by it; give either equals or below")
+
+
+def name_class_resources(resource: str) -> tuple[ResourceName, ResourceName]:
+    """The resources that count cores and blocks of memory of a divisible class."""
+    return ResourceName(f"{resource}-core"), ResourceName(f"{resource}-memory")
+
+
+def count_parts(classes: tuple[DeviceClass, ...]) -> int:
+    """How many components of the agent the classes need: one for devices, one for parts of devices."""
+    return bool(classes) + any(each.divisible for each in classes)
 
 
 class DevicesSettings(Section):
@@ -294,5 +324,10 @@ class DevicesSettings(Section):
         "the kinds of devices that are given to containers",
         "the agent is for GPUs unless somebody asks for more; the first class of all waits for a restart",
         reload=True,
-        makes_part=bool,
+        makes_part=count_parts,
     )
+
+    @property
+    def divisible(self) -> tuple[DeviceClass, ...]:
+        """The classes whose devices are given in parts."""
+        return tuple(each for each in self.classes if each.divisible)

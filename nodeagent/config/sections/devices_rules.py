@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from nodeagent.config.globs import overlap
-from nodeagent.config.sections.devices import DeviceClass
+from nodeagent.config.sections.devices import DeviceClass, name_class_resources
 
 if TYPE_CHECKING:
     from nodeagent.config.schema import Settings
@@ -22,11 +22,12 @@ def judge_devices(settings: "Settings") -> Iterator[tuple[str, str]]:
     classes = settings.devices.classes
     taken = _list_gpu_resources(settings)
     for index, one in enumerate(classes):
-        if (other := taken.get(one.resource or "")) is not None:
-            yield (
-                f"devices.classes[{index}].resource",
-                f"{one.resource} is already offered by {other}; name it otherwise",
-            )
+        for name in _list_resources(one):
+            if (other := taken.get(name)) is not None:
+                yield f"devices.classes[{index}].resource", f"{name} is already offered by {other}; name it otherwise"
+        if one.divisible and not settings.cdi.enabled:
+            message = "containers are told their parts by CDI specifications; set cdi.enabled: true too"
+            yield f"devices.classes[{index}].divisible", message
         for key in ("nodes", "companion_nodes"):
             for place, pattern in enumerate(getattr(one, key)):
                 if gpu := next((node for node in _GPU_NODES if overlap(pattern, node)), None):
@@ -42,8 +43,8 @@ def _judge_pair(one: DeviceClass, other: DeviceClass, index: int) -> Iterator[tu
         word = getattr(other, what)
         if word is not None and word == getattr(one, what):
             yield f"{path}.{what}", f"{word} is the {what} of {one.resource} and of {other.resource}; give each its own"
-    if one.resource == other.resource:
-        yield f"{path}.resource", f"{other.resource} is the resource of two classes; give each its own"
+    if doubled := next((name for name in _list_resources(other) if name in _list_resources(one)), None):
+        yield f"{path}.resource", f"{doubled} is the resource of two classes; give each its own"
     elif not _are_apart(one, other):
         for place, pattern in enumerate(other.nodes):
             if theirs := next((each for each in one.nodes if overlap(pattern, each)), None):
@@ -69,6 +70,12 @@ def _are_apart(one: DeviceClass, other: DeviceClass) -> bool:
     if all(kinds) and not (kinds[0].startswith(kinds[1]) or kinds[1].startswith(kinds[0])):
         return True
     return bool(one.sysfs_class and other.sysfs_class and one.sysfs_class != other.sysfs_class)
+
+
+def _list_resources(one: DeviceClass) -> tuple[str, ...]:
+    """The resources of a class: those of its parts too."""
+    resource = one.resource or ""
+    return (resource, *name_class_resources(resource)) if one.divisible else (resource,)
 
 
 def _differ(some: tuple[str, ...], others: tuple[str, ...]) -> bool:

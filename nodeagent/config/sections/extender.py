@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 from nodeagent.config.compound import ListOf
 from nodeagent.config.kinds import AbsolutePath, Address, Flag, ListenAddress, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
-from nodeagent.config.sections.fractions import ProfileName
+from nodeagent.config.sections.fractions import QUALIFIED, ProfileName
 
 NodePolicy: TypeAlias = Literal["pack", "spread"]
 Verb: TypeAlias = Literal["predicates", "filter", "prioritize"]
@@ -51,6 +51,13 @@ class ExtenderSettings(Section):
         "by which names pods ask for parts, spelt as in `fractions`: tencent for hundredths and blocks of memory, hami"
         " for shares; a pod that asks by others passes every filter",
         "where nvidia.com/gpu counts whole GPUs, it must not be taken for shares",
+    )
+    classes: tuple[str, ...] = knob(
+        ListOf(QUALIFIED),
+        (),
+        "the resources of `devices.classes` that are divisible on nodes of this cluster, such as amd.com/gpu: pods"
+        " that ask for parts of them by <resource>-core and <resource>-memory are placed too",
+        "the driver's GPUs alone",
     )
     verbs: tuple[Verb, ...] = knob(
         ListOf(OneOf[Verb](VERBS)),

@@ -10,6 +10,7 @@ from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, Cla
 from nodeagent.model.ports.cluster import ClientPausing, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
+    DeviceFractionSpecs,
     DriverFileSource,
     FractionFolders,
     FractionSpecs,
@@ -57,6 +58,7 @@ __all__ = [
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
+    "DeviceFractionSpecs",
     "DeviceNodes",
     "DevicePlugin",
     "DriverFileSource",

@@ -52,6 +52,14 @@ class FractionSpecs(Protocol):
         ...
 
 
+class DeviceFractionSpecs(FractionSpecs, Protocol):
+    """Specifications of single containers, each with its own fractions of a class's devices."""
+
+    async def list_fractions(self) -> tuple[str, ...]:
+        """The first CDI name of each specification."""
+        ...
+
+
 class FractionFolders(Protocol):
     """Folders with limits and usage files, a folder for each container."""
 

@@ -17,7 +17,7 @@ from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.devices import HostDevice, Standing
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, ContainerDevice, ContainerMount
-from nodeagent.rules.cdi_names import qualify
+from nodeagent.rules.cdi_names import FRACTION_KIND, qualify
 from nodeagent.rules.devices.group import name_resource, parse_id, sort_key, split_number
 from nodeagent.rules.devices.match import match_path
 from nodeagent.rules.ids import find_uuid, is_replica, render_device_id
@@ -123,6 +123,28 @@ def _render_device(device_class: DeviceClass, name: str, nodes: Iterable[tuple[s
     return {"name": name, "containerEdits": {"deviceNodes": rendered}}
 
 
+def render_fraction_spec(names: Sequence[str], answer: ContainerAnswer) -> bytes:
+    """The specification of one container's fractions: each name stands for all of the answer."""
+    edits: dict[str, object] = {
+        "env": [f"{name}={value}" for name, value in sorted(answer.environment.items())],
+        "deviceNodes": [
+            {"path": each.container_path, "hostPath": each.host_path, "permissions": each.permissions}
+            for each in answer.devices
+        ],
+        "mounts": [
+            {
+                "hostPath": each.host_path,
+                "containerPath": each.container_path,
+                "options": ["ro" if each.read_only else "rw", "nosuid", "nodev", "rbind", "rprivate"],
+            }
+            for each in answer.mounts
+        ],
+    }
+    devices = [{"name": name, "containerEdits": {key: each for key, each in edits.items() if each}} for name in names]
+    content = {"cdiVersion": CDI_VERSION, "kind": FRACTION_KIND, "devices": devices}
+    return json.format(json.encode(content), indent=2) + b"\n"
+
+
 def plan_answer(
     device_class: DeviceClass, devices: Sequence[HostDevice], extra_nodes: Sequence[str], *, by_name: bool
 ) -> ContainerAnswer:
@@ -167,13 +189,17 @@ def _plan_environment(device_class: DeviceClass, devices: Sequence[HostDevice], 
 
 
 def plan_list(
-    devices: Iterable[HostDevice], replicas: int, held: Collection[DeviceId] = ()
+    devices: Iterable[HostDevice],
+    replicas: int,
+    held: Collection[DeviceId] = (),
+    divided: Collection[str] = (),
 ) -> tuple[AdvertisedDevice, ...]:
     """Every replica of every device; an unknown device with a holder stays in the list, unhealthy.
 
-    A device held whole is not given in replicas, nor the other way round, after a change of configuration.
+    A device held whole is not given in replicas, nor the other way round, after a change of configuration; nor is a
+    device in `divided`, of which containers have fractions.
     """
-    taken = {find_uuid(name) for name in held if is_replica(name) is not (replicas > 1)}
+    taken = {find_uuid(name) for name in held if is_replica(name) is not (replicas > 1)}.union(divided)
     listed = [
         AdvertisedDevice(
             id=name,

@@ -10,12 +10,10 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
-from nodeagent.config.sections.fractions import ProfileName
 from nodeagent.model.errors import RequestInvalid
 from nodeagent.model.scheduling import SeenContainer, SeenPod
 from nodeagent.model.values import Value
-from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, Profile
-from nodeagent.rules.fractions.published import name_profile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, Profile, find_class, name_profile
 from nodeagent.rules.fractions.requests import read_counted, read_counts, read_quantity
 from nodeagent.rules.placement.place import Demand
 
@@ -46,9 +44,15 @@ class ContainerDemand(Value, frozen=True):
 class PodDemand(Value, frozen=True):
     """The request of a pod."""
 
-    profile: ProfileName
+    profile: str
+    """The word for the profile."""
     containers: tuple[ContainerDemand, ...]
     """The containers with a request, in order."""
+
+    @property
+    def device_class(self) -> str:
+        """The class whose devices are asked for; empty for the driver's GPUs."""
+        return find_class(self.profile)
 
     @property
     def is_exclusive(self) -> bool:
@@ -61,17 +65,19 @@ class Profiles(Value, frozen=True):
 
     cores: CoresProfile | None = None
     shares: CountedProfile | None = None
+    classes: tuple[CoresProfile, ...] = ()
+    """The names of divisible classes."""
     enforcement: str = "nodeagent.io/gpu-enforcement"
     """The annotation by which a pod chooses its enforcement."""
 
     @property
     def known(self) -> tuple[Profile, ...]:
         """The profiles in use here."""
-        return tuple(profile for profile in (self.cores, self.shares) if profile is not None)
+        return tuple(profile for profile in (self.cores, self.shares, *self.classes) if profile is not None)
 
-    def find(self, name: ProfileName) -> Profile | None:
-        """The profile with the given name."""
-        return self.cores if name == "tencent" else self.shares
+    def find(self, name: str) -> Profile | None:
+        """The profile with the given word."""
+        return next((profile for profile in self.known if name_profile(profile) == name), None)
 
 
 def read_demand(profiles: Profiles, pod: SeenPod) -> PodDemand | None:
@@ -81,7 +87,7 @@ def read_demand(profiles: Profiles, pod: SeenPod) -> PodDemand | None:
         RequestInvalid: no GPU of any size could ever serve the request; names key and value, and the container.
     """
     found: list[ContainerDemand] = []
-    used: dict[ProfileName, str] = {}
+    used: dict[str, str] = {}
     for number, container, stage in _list_containers(pod):
         for profile in profiles.known:
             demand = _read_container(profile, container)

@@ -5,6 +5,9 @@ Owns the names in use on clusters; the configuration may change each of them.
 
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
+from nodeagent.config.sections.devices import name_class_resources
 from nodeagent.config.sections.fractions import FractionsSettings
 from nodeagent.model.ids import ResourceName
 from nodeagent.model.nvidia import DOMAIN
@@ -28,6 +31,8 @@ class CoresProfile(Value, frozen=True):
     predicate_node: str = "tencent.com/predicate-node"
     predicate_time: str = "tencent.com/predicate-time"
     assigned: str = "tencent.com/gpu-assigned"
+    device_class: str = ""
+    """The resource of the class whose devices are divided; empty for the driver's GPUs."""
 
 
 class CountedProfile(Value, frozen=True):
@@ -58,6 +63,24 @@ def plan_cores(settings: FractionsSettings) -> CoresProfile:
         core_limit=settings.core_limit_annotation,
         predicate=settings.predicate_annotation,
     )
+
+
+def plan_class_profile(settings: FractionsSettings, resource: str) -> CoresProfile:
+    """The names of cores and blocks of a divisible class: blocks and annotations are those of GPUs."""
+    core, memory = name_class_resources(resource)
+    return replace(plan_cores(settings), core=core, memory=memory, device_class=resource)
+
+
+def name_profile(profile: Profile) -> str:
+    """The word for the names of a profile: a class's resource, or a word of `fractions.profile`."""
+    if isinstance(profile, CoresProfile):
+        return profile.device_class or "tencent"
+    return "hami"
+
+
+def find_class(profile: str) -> str:
+    """The class behind the word for a profile; empty for the driver's GPUs."""
+    return profile if "/" in profile else ""
 
 
 def plan_counted_profiles(settings: FractionsSettings) -> CountedProfile:

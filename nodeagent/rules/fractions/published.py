@@ -23,7 +23,7 @@ from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.values import Value
 from nodeagent.rules.fractions.annotations import decode_annotation
 from nodeagent.rules.fractions.bound import BoundFractions
-from nodeagent.rules.fractions.profiles import CoresProfile, Profile
+from nodeagent.rules.fractions.profiles import Profile, name_profile
 from nodeagent.rules.mps.limits import find_most_clients
 from nodeagent.rules.placement.hierarchy import Tree
 from nodeagent.rules.placement.space import GpuRoom, Space
@@ -61,8 +61,8 @@ class PublishedGpu(Value, frozen=True):
 class Published(Value, frozen=True):
     """A node's GPUs for fractions, before any fraction is given."""
 
-    profile: ProfileName
-    """The names by which pods ask for fractions."""
+    profile: str
+    """The names by which pods ask for fractions, by the word for the profile."""
     space: Space
     gpus: tuple[PublishedGpu, ...]
     """In index order, one for each room."""
@@ -117,7 +117,7 @@ def plan_published(
     profile: Profile,
     space: Space,
     gpus: Iterable[Gpu],
-    enforcement: EnforcementName,
+    enforcement: EnforcementName | None,
     *,
     has_mps: bool,
     held: Mapping[GpuUuid, HeldBack] | None = None,
@@ -143,11 +143,6 @@ def plan_published(
     )
 
 
-def name_profile(profile: Profile) -> ProfileName:
-    """The word for the names of a profile."""
-    return "tencent" if isinstance(profile, CoresProfile) else "hami"
-
-
 def render_published(published: Published) -> str:
     """The annotation's value; equal text for equal nodes saves a write."""
     told = {gpu.uuid: gpu for gpu in published.gpus}
@@ -170,7 +165,7 @@ def render_published(published: Published) -> str:
     tree = _render_tree(published.space.tree) if gpus else None
     form = _Form(
         form=FORM,
-        profile=published.profile,
+        profile="hami" if published.profile == "hami" else "tencent",
         block=published.space.block_bytes,
         gpus=gpus,
         tree=tree,
@@ -179,8 +174,8 @@ def render_published(published: Published) -> str:
     return msgspec.json.encode(form).decode()
 
 
-def read_published(text: str) -> Published:
-    """The account published by a node.
+def read_published(text: str, device_class: str = "") -> Published:
+    """The account published by a node, of the driver's GPUs or of a class's devices.
 
     Raises:
         PublicationUnreadable: the text is not whole, contradicts itself, or is of a form unknown to this version.
@@ -206,7 +201,7 @@ def read_published(text: str) -> Published:
         for gpu in gpus
     )
     return Published(
-        profile=form.profile,
+        profile=device_class or form.profile,
         space=Space(rooms=rooms, tree=tree, block_bytes=form.block),
         gpus=tuple(
             PublishedGpu(

@@ -18,7 +18,7 @@ from nodeagent.rules.placement.space import CORES
 
 _QUANTITY: Final = re.compile(r"\+?([0-9]{1,18})(k|M|G|T|Ki|Mi|Gi|Ti|[eE][0-9])?")
 _UNITS: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_ENFORCEMENTS: Final = tuple(map(str, Enforcement))
+_ENFORCEMENTS: Final = tuple(str(each) for each in Enforcement if each is not Enforcement.COUNTED)
 
 
 def check_cores(profile: CoresProfile, cores: int) -> None:

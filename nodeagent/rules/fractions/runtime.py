@@ -34,6 +34,14 @@ def explain_no_cdi(state: RuntimeState | None) -> str:
     return f"{name}: {remedy}; {_OR}"
 
 
+def explain_no_device_names(state: RuntimeState | None) -> str:
+    """Why a runtime cannot deliver fractions of a class's devices, of which the shim knows nothing; empty if it can."""
+    if state is not None and is_by_shim(state):
+        remedy = f"switch them on in {state.config_file}, as `nodeagent runtime plan` shows"
+        return f"{state.kind} {state.version} takes no CDI devices, and the shim gives parts of GPUs alone: {remedy}"
+    return explain_no_cdi(state)
+
+
 def render_answer(cdi_name: str, state: RuntimeState | None) -> ContainerAnswer:
     """The answer to the kubelet, for the container's creator to look the CDI name up; empty without a name."""
     if not cdi_name:

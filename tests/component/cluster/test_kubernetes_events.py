@@ -18,6 +18,7 @@ from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
+from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
@@ -219,15 +220,17 @@ async def test_the_same_is_not_told_twice_in_a_minute(clock: FakeClock) -> None:
 
 async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeClock) -> None:
     """As long as there is something to tell; then it goes, also where an earlier agent left it."""
+    keys = (ANNOTATION, CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION)
     async with Stage(clock).running() as stage:
         stage.be_ready()
-        for published in ("one", "two"):
-            stage.say(FractionOffers(published=published))
-            await settle()
-            assert stage.api.node.annotations[ANNOTATION] == published
+        for said in ("one", "two"):
+            stage.say(FractionOffers(published=said, published_classes=f"{said} class", bound_classes=f"{said} bound"))
+            await settle(2)
+            found = stage.api.node.annotations
+            assert [found[key] for key in keys] == [said, f"{said} class", f"{said} bound"]
         stage.say(FractionOffers())
-        await settle()
-        assert ANNOTATION not in stage.api.node.annotations
+        await settle(2)
+        assert not stage.api.node.annotations.keys() & set(keys)
 
 
 async def test_what_containers_have_is_written_once_for_those_that_start_together(clock: FakeClock) -> None:

@@ -22,6 +22,7 @@ from nodeagent.model.devices import DeviceReadingTable, DeviceTable, HostDevice,
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import ConfigurationReloaded
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.cdi_names import DEVICE_FRACTION_FILES
 from nodeagent.rules.devices.group import render_id
 from tests.component.deviceplugin.harness import FakeJournal
 from tests.support.devices import make_class, make_host
@@ -101,9 +102,12 @@ class FakeSpecs(SpecFiles):
     async def write_spec(self, name: str, content: bytes, *, durable: bool = True) -> None:
         if self.fails:
             raise HostFailed("no space left")
-        assert durable
+        assert durable is not name.startswith(DEVICE_FRACTION_FILES)
         self.writes += 1
         self.files[name] = content
+
+    async def list_passing(self) -> tuple[str, ...]:
+        return tuple(name for name in self.files if name.startswith(DEVICE_FRACTION_FILES))
 
     async def remove_spec(self, name: str) -> None:
         if self.fails:

@@ -176,11 +176,11 @@ async def test_ready_means_that_the_first_question_finds_all_accounts_made(tmp_p
         async with open_extender(server, tmp_path, synced=False) as extender:
             prepared: list[bool] = []
             while not extender.picture.is_ready:
-                prepared.append(any(entry.account is not None for entry in extender.cluster.nodes.values()))
+                prepared.append(any(entry.accounts.get("") is not None for entry in extender.cluster.nodes.values()))
                 assert (await extender.get("/readyz"))[0] == 503
                 await anyio.lowlevel.checkpoint()
             assert prepared.count(True) >= 2
-            accounts = [entry.account for entry in extender.cluster.nodes.values()]
+            accounts = [entry.accounts.get("") for entry in extender.cluster.nodes.values()]
             assert all(account is not None and "summary" in vars(account.plain[1]) for account in accounts)
             assert (await extender.get("/readyz"))[0] == 200
 

@@ -203,7 +203,7 @@ class World:
         self.live = LiveSettings(make_settings(**fractions))
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.store, self.kubelet = FakeStore(), FakeKubelet()
+        self.store, self.kubelet, self.core, self.memory = FakeStore(), FakeKubelet(), CORE, MEMORY
         self.journal = Journal(
             self.bus, self.conditions, clock, self.live, self.kubelet,  # type: ignore[arg-type]  # as far as it is used
             open_store=lambda: self.store, read_node=lambda: Node("machine", "boot"),  # type: ignore[arg-type,return-value]
@@ -285,10 +285,10 @@ class World:
 
     # The kubelet's part.
 
-    def plugin(self, resource: ResourceName = CORE) -> DevicePlugin:
-        return self.relay.list_plugins()[resource]
+    def plugin(self, resource: ResourceName | None = None) -> DevicePlugin:
+        return self.relay.list_plugins()[resource or self.core]
 
-    async def count_healthy(self, resource: ResourceName = CORE) -> int:
+    async def count_healthy(self, resource: ResourceName | None = None) -> int:
         return sum(device.healthy for device in await self.plugin(resource).wait_devices(None))
 
     async def list_free(self, resource: ResourceName) -> list[DeviceId]:
@@ -306,15 +306,15 @@ class World:
         pod = PodIdentity(namespace="ns", name=name, uid=share.pod.uid if share is not None else f"uid-{name}-1")
         shared = ((), ()) if share is None else (share.cores, share.memory)
         chosen = []
-        for resource, count, reused in ((CORE, cores, shared[0]), (MEMORY, blocks, shared[1])):
+        for resource, count, reused in ((self.core, cores, shared[0]), (self.memory, blocks, shared[1])):
             free = [] if count <= len(reused) else await self.list_free(resource)
             assert len(reused) + len(free) >= count, f"a scheduler would not send {name} here"
             chosen.append([*reused, *free][:count])
         held = Held(pod, container, *chosen)
-        answer = await self.plugin(CORE).allocate(held.cores)
+        answer = await self.plugin(self.core).allocate(held.cores)
         (held.cdi_name,) = answer.cdi_devices
         if held.memory:
-            assert (await self.plugin(MEMORY).allocate(held.memory)).cdi_devices == ()
+            assert (await self.plugin(self.memory).allocate(held.memory)).cdi_devices == ()
         self.held.append(held)
         self.note()
         return held
@@ -324,7 +324,7 @@ class World:
         entries = [
             (each, resource, devices)
             for each in self.held
-            for resource, devices in ((CORE, each.cores), (MEMORY, each.memory))
+            for resource, devices in ((self.core, each.cores), (self.memory, each.memory))
             if devices
         ]
         named = {PodIdentity(namespace=PROXY.namespace, name=PROXY.pod), *(each.pod for each in self.held)}
@@ -344,7 +344,7 @@ class World:
                 ContainerDevices(
                     pod=PodIdentity(namespace="", name="", uid=each.pod.uid),
                     container=each.container, resource=resource, devices=devices,
-                    cdi_names=(each.cdi_name,) if resource == CORE else (),
+                    cdi_names=(each.cdi_name,) if resource == self.core else (),
                 )
                 for each, resource, devices in entries
             )
@@ -353,8 +353,8 @@ class World:
     async def start(self, held: Held) -> Binding:
         """The container starts: both plugins are asked, and its runtime looks its name up."""
         if held.memory:
-            await self.plugin(MEMORY).pre_start(held.memory)
-        await self.plugin(CORE).pre_start(held.cores)
+            await self.plugin(self.memory).pre_start(held.memory)
+        await self.plugin(self.core).pre_start(held.cores)
         await anyio.sleep(NAME_PAUSES_SECONDS[0] + 0.1)  # whose it is by name may be found out after the answer
         (binding,) = [
             each

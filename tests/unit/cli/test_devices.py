@@ -12,6 +12,7 @@ import pytest
 from nodeagent.cli.answers import asking
 from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.node.devices import describe_classes, tabulate_devices
 from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord
 from nodeagent.config.schema import Settings
 from nodeagent.model.devices import HostDevice, Standing
@@ -55,6 +56,15 @@ def test_a_line_for_each_device_and_a_code_for_scripts(monkeypatch: pytest.Monke
     assert "devices.nodeagent.io/kvm: /dev/kvm: it is broken" in out
     records = json.loads(show(monkeypatch, Standing.GONE, "--json")[1])
     assert records[0]["devices"][0]["device"]["standing"] == "gone"
+
+
+def test_a_divisible_class_says_that_its_parts_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside how much of each device somebody has."""
+    record = DeviceRecord(device=KVM, holders=("a/b",), cores_held=30)
+    divided = DeviceClassRecord(resource="amd.com/gpu", replicas=1, devices=(record,), divisible=True)
+    table = tabulate_devices((divided,))
+    assert "30 of 100 cores" in table.rows[0]
+    assert describe_classes((divided,)) == ["amd.com/gpu: parts are counted, not enforced"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")

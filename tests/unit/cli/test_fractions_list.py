@@ -1,14 +1,22 @@
 """`nodeagent fractions list`: who has which part, and uses how much of it."""
 
-import pytest
+from typing import Any, get_origin
 
-from nodeagent.cli.answers import orders
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.cli.answers import asking, orders
+from nodeagent.cli.answers.answer import NoAgent
 from nodeagent.cli.answers.table import Layout, lay_out
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.gpu.fractions import _list_undivided, tabulate
 from nodeagent.components.usage.measure import measure
 from nodeagent.components.web.api.fractions import FractionsRecord, record_fractions
+from nodeagent.components.web.api.records import DeviceClassRecord, DeviceRecord, GpusRecord
+from nodeagent.model.devices import HostDevice
 from nodeagent.model.fractions import FractionDecisions
+from nodeagent.model.ids import DeviceId, GpuUuid
+from nodeagent.model.journal import Enforcement, FractionTable
 from tests.support.programs.command_line import run_here
 from tests.support.samples import make_inventory, make_uuid
 from tests.unit.components.usage.builders import START, bind, place, run, sample
@@ -72,3 +80,29 @@ def test_a_change_in_a_simulation_says_so_first(monkeypatch: pytest.MonkeyPatch)
     code, out, _ = run_here("fractions", "set", "ml/train", "--cores", "5")
     assert code == ExitCode.OK
     assert out.splitlines() == ["simulation 1: a made-up t4; nothing of this is about this machine", "done"]
+
+
+class DividedNode(NoAgent):
+    """An agent of a node without GPU, where somebody has a part of a class's device."""
+
+    def read(self, path: str, kind: Any) -> Any:
+        table = table_of(bind(1, "a"))
+        part = replace(table.bindings[1].parts[0], gpu=GpuUuid("DEV-gpu-0-d0"))
+        held = replace(table.bindings[1], parts=(part,), enforcement=Enforcement.COUNTED)
+        device = HostDevice(id=DeviceId(part.gpu), name="/dev/dri/card0", nodes=("/dev/dri/card0",))
+        record = DeviceClassRecord(resource="amd.com/gpu", replicas=1, devices=(DeviceRecord(device=device),))
+        answers: dict[str, Any] = {
+            "/api/v1/parts": record_fractions(FractionTable(bindings={1: held}), None),
+            "/api/v1/gpus": GpusRecord(generation=0),
+            "/api/v1/devices": (record,),
+        }
+        assert isinstance(answers[path], get_origin(kind) or kind)
+        return answers[path]
+
+
+@pytest.mark.may_block("commands read files in their own short-lived loop")
+def test_devices_of_classes_are_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "find_agent", lambda _settings, _environ: DividedNode())
+    code, out, _ = run_here("fractions", "list")
+    assert code == ExitCode.OK
+    assert "/dev/dri/card0" in out

@@ -10,7 +10,7 @@ from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.load import decide_settings
 from nodeagent.config.reload import decide_reload
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.devices import ClassKind, DeviceClass, DevicesSettings
+from nodeagent.config.sections.devices import ClassKind, DeviceClass, DevicesSettings, name_class_resources
 from nodeagent.config.sections.devices_ready import READY, plant
 from nodeagent.config.tree import Node, Origin
 from nodeagent.model.ids import ResourceName
@@ -317,3 +317,46 @@ def test_whatever_is_written_is_accepted_or_refused_in_words() -> None:
 @pytest.mark.nightly
 def test_ten_thousand_classes_are_accepted_or_refused_in_words() -> None:
     check_noise(10_000, seed=26)
+
+
+PARTS = "  classes:\n    - {resource: a.com/b, nodes: [/dev/b*], divisible: true, memory_mib: 1024}\n"
+
+
+def test_a_divisible_class_has_resources_of_its_own() -> None:
+    settings = load(f"devices:\n{PARTS}")
+    (one,) = settings.devices.divisible
+    assert name_class_resources(one.resource or "") == ("a.com/b-core", "a.com/b-memory")
+    assert settings.gives_fractions
+    assert not Settings().gives_fractions
+    assert load("fractions: {enabled: true}\n").gives_fractions
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("devices:\n  classes: [{use: kvm, divisible: true}]\n", "leave replicas or divisible out"),
+        ("devices:\n  classes: [{use: amd-gpu, memory_mib: 5}]\n", "set divisible: true, or leave memory_mib out"),
+        (f"cdi: {{enabled: false}}\ndevices:\n{PARTS}", "set cdi.enabled: true too"),
+        (
+            f"devices:\n{PARTS}    - {{resource: a.com/b-core, nodes: [/dev/c]}}\n",
+            "a.com/b-core is the resource of two",
+        ),
+        (
+            f"fractions: {{enabled: true, core_resource: a.com/b-core}}\ndevices:\n{PARTS}",
+            "a.com/b-core is already offered by parts of GPUs (`fractions.core_resource`)",
+        ),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(text: str, complaint: str) -> None:
+    """With the key and what to do."""
+    assert any(complaint in problem for problem in refuse(text)), refuse(text)
+
+
+def test_the_first_divisible_class_waits_for_a_restart() -> None:
+    """The component that gives parts is built at the start; a second class comes with a reload."""
+    whole = load("devices:\n  classes: [{use: kvm}]\n")
+    divided = load(f"devices:\n{PARTS}    - {{use: kvm}}\n")
+    more = load(f"devices:\n{PARTS}    - {{resource: c.com/d, nodes: [/dev/d*], divisible: true}}\n")
+    assert [each.path for each in decide_reload(whole, divided).changed_needs_restart] == ["devices.classes"]
+    assert decide_reload(divided, more).changed_needs_restart == ()
+    assert decide_reload(divided, whole).changed_needs_restart == ()

@@ -125,7 +125,7 @@ def build_state(
         allocations=allocations.allocations if allocations is not None else (),
         labels=read(LabelState),
         mps=read(MpsState),
-        devices=join_devices(devices, allocations, read(DeviceReadingTable)),
+        devices=join_devices(devices, allocations, read(DeviceReadingTable), read(FractionTable)),
         slices=read(PublishedSlices),
         notices=identity.notices,
     )

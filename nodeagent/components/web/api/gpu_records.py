@@ -9,7 +9,8 @@ from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.devices import DeviceClassState, DeviceReadings, DeviceReadingTable, DeviceTable, HostDevice
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
-from nodeagent.model.ids import DeviceId
+from nodeagent.model.ids import DeviceId, GpuUuid
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
@@ -103,31 +104,44 @@ def find_gpu_record(records: GpusRecord, name: str) -> GpuRecord | None:
 
 
 def join_devices(
-    table: DeviceTable | None, allocations: AllocationTable | None, readings: DeviceReadingTable | None
+    table: DeviceTable | None,
+    allocations: AllocationTable | None,
+    readings: DeviceReadingTable | None,
+    fractions: FractionTable | None = None,
 ) -> tuple[DeviceClassRecord, ...]:
     """Every class with its devices."""
     held = allocations.allocations if allocations is not None else ()
     read = readings.readings if readings is not None else {}
-    return tuple(_join_class(each, held, read) for each in (table.classes if table is not None else ()))
+    parted = fractions or FractionTable()
+    return tuple(_join_class(each, held, read, parted) for each in (table.classes if table is not None else ()))
 
 
 def _join_class(
-    state: DeviceClassState, held: tuple[Allocation, ...], read: Mapping[DeviceId, DeviceReadings]
+    state: DeviceClassState,
+    held: tuple[Allocation, ...],
+    read: Mapping[DeviceId, DeviceReadings],
+    parted: FractionTable,
 ) -> DeviceClassRecord:
     return DeviceClassRecord(
         resource=state.resource,
         replicas=state.replicas,
-        devices=tuple(_join_device(device, held, read.get(device.id)) for device in state.devices),
+        devices=tuple(_join_device(device, held, read.get(device.id), parted) for device in state.devices),
         problems=state.problems,
+        divisible=state.divisible,
     )
 
 
-def _join_device(device: HostDevice, held: tuple[Allocation, ...], readings: DeviceReadings | None) -> DeviceRecord:
+def _join_device(
+    device: HostDevice, held: tuple[Allocation, ...], readings: DeviceReadings | None, parted: FractionTable
+) -> DeviceRecord:
+    gpu = GpuUuid(device.id)
+    bindings = parted.by_gpu.get(gpu, ())
     mine = [(one, name) for one in held for name in one.devices if find_uuid(name) == device.id]
     return DeviceRecord(
         device=device,
-        holders=tuple(dict.fromkeys(_name(one) for one, _ in mine)),
+        holders=tuple(dict.fromkeys((*(_name(one) for one, _ in mine), *(one.pod.describe() for one in bindings)))),
         shares_held=len(mine),
+        cores_held=parted.sum_fractions(gpu).cores,
         readings=readings,
     )
 

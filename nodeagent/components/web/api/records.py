@@ -18,6 +18,7 @@ from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.usage import FractionUse
 from nodeagent.model.values import Value
+from nodeagent.rules.placement.space import CORES
 
 SIMULATED_HEADER = "Nodeagent-Simulated"
 """Names the profile in every answer about made-up hardware, so that no reader takes it for a node's."""
@@ -108,6 +109,8 @@ class DeviceRecord(Value, frozen=True):
     holders: tuple[str, ...] = ()
     """`namespace/pod`, each once."""
     shares_held: int = 0
+    cores_held: int = 0
+    """Hundredths of a divisible device that containers have."""
     readings: DeviceReadings | None = None
     """`None` for a device without sensors."""
 
@@ -120,6 +123,19 @@ class DeviceClassRecord(Value, frozen=True):
     devices: tuple[DeviceRecord, ...] = ()
     problems: tuple[str, ...] = ()
     """Why devices cannot be given out, a sentence each."""
+    divisible: bool = False
+    """Whether the devices are given in parts, which are counted and not enforced."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people are told of the class beside its devices, a sentence each."""
+        return (*self.problems, *(("parts are counted, not enforced",) if self.divisible else ()))
+
+    def describe_held(self, record: DeviceRecord) -> str:
+        """How much of a device containers have."""
+        if self.divisible:
+            return f"{record.cores_held} of {CORES} cores"
+        return f"{record.shares_held} of {self.replicas}"
 
 
 class EventRecord(Value, frozen=True):

@@ -36,7 +36,7 @@ def render_devices(state: StateRecord) -> str:
     if not state.devices:
         return ""
     rows = [_row(each, record) for each in state.devices for record in each.devices]
-    notes = "".join(f"<p>{prose(f'{each.resource}: {one}')}</p>" for each in state.devices for one in each.problems)
+    notes = "".join(f"<p>{prose(f'{each.resource}: {one}')}</p>" for each in state.devices for one in each.notes)
     empty = [each.resource for each in state.devices if not each.devices]
     notes += f"<p>{prose('No device of ' + ', '.join(empty) + '.')}</p>" if empty else ""
     heads = ("Resource", "Device", "Standing", "Held", "Held by", "NUMA node")
@@ -51,7 +51,7 @@ def _row(each: DeviceClassRecord, record: DeviceRecord) -> tuple[str, ...]:
         f"<code>{esc(each.resource)}</code>",
         f"<code>{esc(device.name)}</code>",
         mark(_STYLES[device.standing], str(device.standing)) + reason,
-        f"{record.shares_held} of {each.replicas}",
+        each.describe_held(record),
         "<br>".join(map(esc, record.holders)) or "–",
         "–" if device.numa_node is None else str(device.numa_node),
     )

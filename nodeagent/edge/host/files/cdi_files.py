@@ -83,7 +83,7 @@ class SpecFiles:
         self._worker = HostWorker(thread, own, _TIMEOUT_SECONDS)
         self._writer = HostWorker(writer or thread, own, _TIMEOUT_SECONDS)
         self._passing = passing
-        self._has_cleared = False
+        self._cleared = set[str]()
         self._poll_seconds = poll_seconds
         self._seen: Fingerprint | None = None
 
@@ -159,12 +159,13 @@ class SpecFiles:
 
     def _clear_leftovers(self, path: Path) -> None:
         """Remove leftovers of killed writers: for a waiting container's file, only those of an earlier agent."""
-        if not path.name.startswith(self._passing):
+        prefix = next((each for each in self._passing if path.name.startswith(each)), None)
+        if prefix is None:
             remove_stale_temporaries(path)
-        elif not self._has_cleared:
-            for prefix in self._passing:
-                remove_stale_temporaries(self._own / prefix, is_prefix=True)
-            self._has_cleared = True
+        elif prefix not in self._cleared:
+            # Files with other prefixes may have another writer, at work now.
+            remove_stale_temporaries(self._own / prefix, is_prefix=True)
+            self._cleared.add(prefix)
 
     def _list_directories(self) -> list[tuple[Path, Path]]:
         """Each directory once, however many names lead to it: its name on the host, and its path in this process."""

@@ -23,9 +23,11 @@ from nodeagent.model.devices import (
     Temperature,
 )
 from nodeagent.model.gpu import Inventory
-from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.journal import FractionTable, GpuFraction
 from nodeagent.rules.devices.discover import Proposal
 from tests.support.devices import make_class
+from tests.support.fractions import make_bound, make_pod
 from tests.support.nodes import make_reader
 from tests.unit.cli.doctor.healthy_node import HEALTHY
 
@@ -93,6 +95,22 @@ def test_the_record_joins_devices_and_holders() -> None:
     assert (cam.devices[0].holders, cam.problems) == (("pod u1",), ("/dev/x is unclear",))
     assert none.devices == ()
     assert make_state(None).devices == ()
+
+
+def test_parts_of_a_device_have_holders_and_are_called_counted() -> None:
+    """In cores, where shares are told of other classes."""
+    bindings = {
+        number: make_bound(number, (), GpuFraction(gpu=GpuUuid("DEV-kvm"), cores=30, memory_bytes=1), pod=pod)
+        for number, pod in ((1, make_pod("one")), (2, make_pod("two")))
+    }
+    divided = DeviceTable(classes=(replace(TABLE.classes[0], divisible=True),))
+    known = make_reader(Inventory(generation=1), divided, FractionTable(bindings=bindings))
+    state = build_state(IDENTITY, known, (), (), (), now_seconds=1.0)
+    (record,) = state.devices[0].devices
+    assert (record.holders, record.shares_held, record.cores_held) == (("ns/one", "ns/two"), 0, 60)
+    page = render_devices(state)
+    assert "60 of 100 cores" in page
+    assert "parts are counted, not enforced" in page
 
 
 def test_a_node_without_gpu_is_well_with_its_devices() -> None:

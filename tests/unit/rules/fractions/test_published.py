@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from nodeagent.model.errors import PublicationUnreadable
 from nodeagent.model.gpu import Inventory
-from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile
+from nodeagent.rules.fractions.profiles import CoresProfile, CountedProfile, find_class, name_profile
 from nodeagent.rules.fractions.published import (
     FORM,
     Published,
     PublishedGpu,
-    name_profile,
     plan_published,
     read_published,
     render_published,
@@ -64,7 +63,9 @@ def test_models_are_found_by_gpu() -> None:
 
 def test_a_profile_has_a_word() -> None:
     """The one that the configuration uses."""
-    assert (name_profile(CoresProfile()), name_profile(CountedProfile())) == ("tencent", "hami")
+    names = [name_profile(each) for each in (CoresProfile(), CountedProfile(), CoresProfile(device_class="a.com/b"))]
+    assert names == ["tencent", "hami", "a.com/b"]
+    assert [find_class(each) for each in names] == ["", "", "a.com/b"]
 
 
 def change(**differences: object) -> str:

@@ -114,7 +114,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield started
         finally:
             if has_failures(request.session):
-                shutil.copytree(layout.logs, KEPT_LOGS, dirs_exist_ok=True)
+                shutil.copytree(layout.logs, KEPT_LOGS / layout.root.name, dirs_exist_ok=True)
             del request.session.stash[_kept_cluster]
             if not reuse:
                 remove_cluster(layout)
@@ -133,7 +133,7 @@ def _find_programs() -> tuple[Programs, Layout]:
 def api_server() -> Iterator[Cluster]:
     """An API server and its etcd alone, in a place of their own, where nothing but a test changes objects."""
     programs, whole = _find_programs()
-    layout = Layout(whole.root.with_name(f"{whole.root.name}-api"))
+    layout = whole.beside("api")
     with hold(layout):
         try:
             yield start_api_server(layout, programs)

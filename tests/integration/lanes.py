@@ -1,8 +1,9 @@
-"""`python -m tests.integration.lanes WORDS…`: the scenarios in two runs of pytest side by side, both with these words.
+"""`python -m tests.integration.lanes WORDS…`: the scenarios in three runs of pytest side by side, all with these words.
 
-The lane `cluster` has every file of scenarios that use the session's cluster, one after the other. The lane `machine`
-has the files whose scenarios use containers, machines or servers of their own; after it comes the lane `oldest`, with
-the scenarios of every version on a cluster with the oldest node. The output of these two comes after the first one's.
+The lanes `cluster` and `second-cluster` divide the files of scenarios that use the session's cluster, each lane with a
+cluster of its own. The lane `machine` has the files whose scenarios use containers, machines or servers of their own;
+after it comes the lane `oldest`, with the scenarios of every version on a cluster with the oldest node. What the first
+lane says is seen at once, what the others say after it.
 As a plugin of pytest (`--lane`) this module leaves to a run the scenarios of one lane.
 """
 
@@ -12,33 +13,68 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 from threading import Event
 from typing import IO, Final
 
 import pytest
 
+from tests.integration.cluster import sysctls
+from tests.integration.cluster.layout import LANES_BESIDE, ROOT_VARIABLE, Layout
 from tests.integration.cluster.versions import OLDEST, VARIABLE
 
-CLUSTER, MACHINE, OLD = "cluster", "machine", "oldest"
-LANES: Final = (CLUSTER, MACHINE)
+CLUSTER, SECOND_CLUSTER, MACHINE, OLD = "cluster", "second-cluster", "machine", "oldest"
+LANES: Final = (CLUSTER, SECOND_CLUSTER, MACHINE)
+TURNS: Final = ((CLUSTER,), (SECOND_CLUSTER,), (MACHINE, OLD))
+"""The lanes that run side by side, each with those that come after it."""
+BESIDE: Final = dict(zip((SECOND_CLUSTER, OLD), LANES_BESIDE, strict=True))
+"""The names of the places of those lanes' clusters."""
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--lane", choices=LANES, help="only files of scenarios that use the cluster, or only the others")
+    parser.addoption("--lane", choices=LANES, help="only the files of this lane")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the scenarios of the other lane. A file is never divided: what its scenarios share is made once."""
+    """Deselect the scenarios of other lanes. A file is never divided: what its scenarios share is made once."""
     lane = config.option.lane
+    if not lane:
+        return
     of_cluster = {item.path for item in items if CLUSTER in getattr(item, "fixturenames", ())}
-    others = [item for item in items if lane and (item.path in of_cluster) != (lane == CLUSTER)]
+    seconds = dict.fromkeys(sorted(of_cluster), 0.0)
+    for item in items:
+        if item.path in of_cluster:
+            seconds[item.path] += _read_limit(item)
+    second = take_half(seconds)
+    files = {CLUSTER: of_cluster - second, SECOND_CLUSTER: second, MACHINE: {item.path for item in items} - of_cluster}
+    others = [item for item in items if item.path not in files[lane]]
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+        items[:] = [item for item in items if item.path in files[lane]]
+
+
+def take_half(seconds: Mapping[Path, float]) -> set[Path]:
+    """Files that together may take about as long as all others: each, the longest first, goes where less is."""
+    kept, taken = 0.0, 0.0
+    half: set[Path] = set()
+    for file in sorted(seconds, key=lambda file: -seconds[file]):
+        if taken < kept:
+            half.add(file)
+            taken += seconds[file]
+        else:
+            kept += seconds[file]
+    return half
+
+
+def _read_limit(item: pytest.Item) -> float:
+    """The scenario's time limit, which tells how long it takes better than a mere count does."""
+    marker = item.get_closest_marker("timeout")
+    return float(marker.args[0]) if marker else 1.0
 
 
 def main(words: Sequence[str]) -> int:
@@ -63,19 +99,21 @@ def main(words: Sequence[str]) -> int:
 
     for number in ENDING:
         signal.signal(number, interrupt)
-    with tempfile.TemporaryFile() as later, ThreadPoolExecutor(len(LANES)) as threads:
+    with ExitStack() as stack:
+        # Each kubelet changes settings of the machine; a cluster that begins beside another would put back changed ones.
+        stack.callback(sysctls.restore_sysctls, sysctls.read_sysctls())
+        later = [stack.enter_context(tempfile.TemporaryFile()) for _ in TURNS[1:]]
+        threads = stack.enter_context(ThreadPoolExecutor(len(TURNS)))
         try:
-            first, second = (
-                threads.submit(run_lanes, (CLUSTER,), None),
-                threads.submit(run_lanes, (MACHINE, OLD), later),
-            )
-            statuses = [*first.result(), *second.result()]
+            turns = [threads.submit(run_lanes, lanes, to) for lanes, to in zip(TURNS, (None, *later), strict=True)]
+            statuses = [status for turn in turns for status in turn.result()]
         finally:
             for run in runs:
                 run.kill()
                 run.wait()
-        later.seek(0)
-        shutil.copyfileobj(later, sys.stdout.buffer)
+        for output in later:
+            output.seek(0)
+            shutil.copyfileobj(output, sys.stdout.buffer)
         sys.stdout.flush()
     return combine(statuses)
 
@@ -94,6 +132,8 @@ def _start(lane: str, words: Sequence[str], output: IO[bytes] | None) -> subproc
         environment[VARIABLE] = OLDEST
     else:
         command += (f"--lane={lane}",)
+    if lane in BESIDE:
+        environment[ROOT_VARIABLE] = str(Layout.of_checkout().beside(BESIDE[lane]).root)
     # In a session of its own: a Ctrl-C that reaches the whole group of a terminal would interrupt its cleaning up, too.
     return subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
 

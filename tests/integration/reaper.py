@@ -20,7 +20,7 @@ from typing import Final
 
 from tests.integration.cluster.control import remove_cluster
 from tests.integration.cluster.errors import ClusterBusy, LeftBehind
-from tests.integration.cluster.layout import Layout
+from tests.integration.cluster.layout import LANES_BESIDE, Layout
 from tests.integration.cluster.leftovers import name_of
 from tests.integration.cluster.lock import hold
 from tests.integration.cluster.processes import PROC, ProcessId, read_stat
@@ -181,7 +181,12 @@ def find_descendants(pid: int) -> list[ProcessId]:
 def remove_traces() -> str:
     """Remove the clusters' files, cgroups and kernel settings; what is wrong, empty where nothing is."""
     try:
-        for layout in {Layout.of_checkout(), *(Layout.of_checkout(versions=each) for each in MATRIX)}:
+        whole = Layout.of_checkout()
+        for layout in {
+            whole,
+            *map(whole.beside, LANES_BESIDE),
+            *(Layout.of_checkout(versions=each) for each in MATRIX),
+        }:
             with hold(layout):
                 remove_cluster(layout)
     except (ClusterBusy, LeftBehind) as error:

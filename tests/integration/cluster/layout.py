@@ -20,6 +20,8 @@ from tests.integration.cluster.versions import VARIABLE, Versions
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROOT_VARIABLE = "NODEAGENT_CLUSTER_ROOT"
+LANES_BESIDE = ("2", "old")
+"""What the places of clusters that run beside the first one are called (`lanes.py`)."""
 NODE_NAME = "gpu-node"
 SERVICE_RANGE = "10.0.0.0/24"
 SERVICE_ADDRESS = "10.0.0.1"  # of the API server, in the eyes of a pod: the first of the range
@@ -55,6 +57,10 @@ class Layout:
         chosen_versions = os.environ.get(VARIABLE, "") if versions is None else versions
         mark = hashlib.sha256(os.fsencode(checkout) + chosen_versions.encode()).hexdigest()[:8]
         return cls(Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"nodeagent-e2e-{mark}")
+
+    def beside(self, name: str) -> "Layout":
+        """The layout of another cluster of the same checkout."""
+        return Layout(self.root.with_name(f"{self.root.name}-{name}"))
 
     @property
     def lock_file(self) -> Path:

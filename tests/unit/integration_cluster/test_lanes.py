@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tests
-from tests.integration.lanes import combine
+from tests.integration.lanes import combine, take_half
 
 ROOT = Path(tests.__file__).parents[1]
 LIMIT_SECONDS = 60.0
@@ -90,6 +90,22 @@ def test_both_lanes_clean_up_when_the_run_is_interrupted(tmp_path: Path, number:
         said, _ = run.communicate(timeout=LIMIT_SECONDS)
     assert (run.returncode, said.count("! KeyboardInterrupt !")) == (2, 2)
     assert (tmp_path / "cluster down").exists()
+
+
+def test_files_that_use_a_cluster_are_divided_among_two(tmp_path: Path) -> None:
+    """Each with a session of its own: two scenarios of different files meet, one that has no file runs nothing."""
+    (tmp_path / "test_more_pods.py").write_text("def test_more_pods(node, here): (here / 'meeting').write_text('here')")
+    os.mkfifo(tmp_path / "meeting")
+    status, said = run_lanes(tmp_path, "(here / 'meeting').read_text()", "pass")
+    assert (status, len(re.findall(r"^[12] passed", said, re.MULTILINE))) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "half"),
+    [({}, ""), ({"a": 5.0}, ""), ({"a": 1.0, "b": 5.0}, "a"), ({"a": 3.0, "b": 5.0, "c": 3.0}, "ac")],
+)
+def test_half_of_the_files_takes_about_half_of_the_time(seconds: dict[str, float], half: str) -> None:
+    assert take_half({Path(name): limit for name, limit in seconds.items()}) == {Path(name) for name in half}
 
 
 def wait_opened(*places: Path) -> None:

@@ -5,6 +5,7 @@ The earlier version is a commit of this repository; a clone that does not reach 
 """
 
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -20,17 +21,22 @@ EARLIER = "8c7a513a9bfec56a3333a0bdedb64ed08cfba499"
 PACKAGES = ("nodeagent", "nodeagent_sim")
 
 
-@pytest.fixture
-def earlier(short_dir: Path) -> tuple[str, ...]:
-    """The words in front of a command that make it the earlier version's."""
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the earlier version's packages, compiled: a start takes no longer than one of this version."""
     archive = subprocess.run(
         ["git", "-C", str(ROOT), "archive", "--format=tar", EARLIER, *PACKAGES], capture_output=True, check=False
     )
     if archive.returncode != 0:
         pytest.skip(f"this clone does not reach back to {EARLIER[:8]}")
-    place = short_dir / "earlier"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("earlier")
     subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(place)], check=True)
+    return place
+
+
+def start_in(place: Path) -> tuple[str, ...]:
+    """The words in front of a command for Python to find its packages in this directory."""
     return ("env", f"--chdir={place}")
 
 
@@ -39,9 +45,9 @@ def read_held(agent: AgentProcess) -> set[str]:
     return {device for each in agent.get_json("/api/v1/allocations") for device in each["devices"]}
 
 
-def is_earlier(agent: AgentProcess, directory: Path) -> bool:
-    """Whether the agent's package is the earlier version's: Python finds a package where the agent was started."""
-    return Path(f"/proc/{agent.process.pid}/cwd").readlink() == directory / "earlier"
+def is_from(agent: AgentProcess, place: Path) -> bool:
+    """Whether the agent was started in this directory, where Python finds its packages."""
+    return Path(f"/proc/{agent.process.pid}/cwd").readlink() == place
 
 
 async def check_journal(node: Node, agent: AgentProcess) -> None:
@@ -52,12 +58,12 @@ async def check_journal(node: Node, agent: AgentProcess) -> None:
 
 
 @pytest.mark.long
-async def test_this_version_takes_over_from_the_earlier_version(short_dir: Path, earlier: tuple[str, ...]) -> None:
+async def test_this_version_takes_over_from_the_earlier_version(short_dir: Path, earlier: Path) -> None:
     """As a DaemonSet updates: the standby is ready beside an agent that knows of no standbys."""
     async with running_node(short_dir) as node:
-        with running(short_dir, "first", front=earlier) as first:
+        with running(short_dir, "first", front=start_in(earlier)) as first:
             await in_thread(partial(hear, first, "agent_started"))
-            assert is_earlier(first, short_dir)
+            assert is_from(first, earlier)
             await node.wait_offered()
             with running(short_dir, "second", *STANDBY) as second:
                 await in_thread(partial(hear, second, "standby_began"))
@@ -71,16 +77,16 @@ async def test_this_version_takes_over_from_the_earlier_version(short_dir: Path,
 
 
 @pytest.mark.long
-async def test_the_earlier_version_goes_on_from_this_version(short_dir: Path, earlier: tuple[str, ...]) -> None:
+async def test_the_earlier_version_goes_on_from_this_version(short_dir: Path, earlier: Path) -> None:
     """As a DaemonSet goes back: the earlier version waits until this version has left."""
     async with running_node(short_dir) as node:
         with running(short_dir, "first") as first:
             await in_thread(partial(hear, first, "agent_started"))
             await node.wait_offered()
             await node.run_pod("before")
-            with running(short_dir, "second", "--wait", "1h", front=earlier) as second:
+            with running(short_dir, "second", "--wait", "1h", front=start_in(earlier)) as second:
                 await in_thread(partial(hear, second, "start_waits"))
-                assert is_earlier(second, short_dir)
+                assert is_from(second, earlier)
                 assert await in_thread(first.stop) == 0
                 await in_thread(partial(hear, second, "agent_started"))
                 await in_thread(partial(second.wait_for, "/readyz", "gate allocations_recovered passed"))

@@ -100,7 +100,7 @@ def main(words: Sequence[str]) -> int:
     for number in ENDING:
         signal.signal(number, interrupt)
     with ExitStack() as stack:
-        # Each kubelet changes settings of the machine; a cluster that begins beside another would put back changed ones.
+        # A kubelet changes settings of the machine: a cluster that begins beside another would put back changed ones.
         stack.callback(sysctls.restore_sysctls, sysctls.read_sysctls())
         later = [stack.enter_context(tempfile.TemporaryFile()) for _ in TURNS[1:]]
         threads = stack.enter_context(ThreadPoolExecutor(len(TURNS)))

@@ -79,7 +79,9 @@ class Composition:
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
         identify = self.kubelet.journal.identify_all
-        self.cluster = ClusterWiring(self.services, plan.environ, self.node, self.orders, lambda: self.control, identify)
+        self.cluster = ClusterWiring(
+            self.services, plan.environ, self.node, self.orders, lambda: self.control, identify
+        )
         self.optional = OptionalComponents(
             self.services,
             (self.kubelet, self.containers, self.cluster),

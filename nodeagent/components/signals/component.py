@@ -86,9 +86,12 @@ class Signals:
         if not (self._live.now.kubernetes.events and self._live.now.signals.pod_events):
             return
         told = self._tell(fault, ())
-        if has_nameless(self._bus.read(AllocationTable), frozenset(fault.devices)):
+        if self._is_nameless(fault):
             self._nameless.append((fault, told))
             self._asker.wake()
+
+    def _is_nameless(self, fault: GpuFaultReported) -> bool:
+        return has_nameless(self._bus.read(AllocationTable), frozenset(fault.devices))
 
     def _tell(self, fault: GpuFaultReported, already: Collection[str]) -> Collection[str]:
         """Take the fault into the events of its pods; returns the uids of the pods."""
@@ -108,10 +111,11 @@ class Signals:
         while True:
             await self._asker.wait()
             faults, self._nameless = self._nameless, []
-            await self._identify()
+            if any(self._is_nameless(fault) for fault, _ in faults):
+                await self._identify()
             for fault, told in faults:
                 self._tell(fault, told)
-                if has_nameless(self._bus.read(AllocationTable), frozenset(fault.devices)):
+                if self._is_nameless(fault):
                     self._log.warning("pod_of_fault_unknown", number=fault.number, devices=list(fault.devices))
 
     async def _write_forever(self) -> None:
@@ -147,4 +151,4 @@ class Signals:
             return
         self._book.note_written(standing, self._clock.monotonic())
         if not series.is_written:
-            self._log.info("pod_event_written", pod=series.pod.describe(), event=series.event.note)
+            self._log.info("pod_event_written", pod=series.pod.describe(), note=series.event.note)

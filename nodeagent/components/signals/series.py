@@ -1,7 +1,7 @@
 """The events on pods that are to be written: one for each pod, device and number, and when to write which.
 
-Owns the limits. A fault that repeats is counted on its one event, at most once in `AGAIN_SECONDS`; new events are written
-at once, `NEW_MAX` of them in `PERIOD_SECONDS`. An event that cannot be written is kept for `KEEP_SECONDS`.
+Owns the limits. A fault that repeats is counted on its one event, at most once in `AGAIN_SECONDS`. New events are
+written at once, `NEW_MAX` of them in `PERIOD_SECONDS`. An event that cannot be written is kept for `KEEP_SECONDS`.
 """
 
 from collections import deque
@@ -21,6 +21,8 @@ FORGET_SECONDS: Final = 3600.0
 AT_ONCE: Final = 16
 """Requests under way at a time."""
 _PAUSE_FIRST, _PAUSE_LIMIT = 1.0, 30.0
+_REST_SECONDS = 0.001
+"""The shortest wait: a smaller rest of a time may not move the clock."""
 
 Key = tuple[str, str, str]
 """Pod, reason, and what the event is about."""
@@ -98,12 +100,10 @@ class SeriesBook:
     def find_wait(self, now_seconds: float) -> float | None:
         """The seconds until a series is due, or is given up; `None` until news."""
         waiting = [each for each in self._standings.values() if each.is_waiting]
-        times = [
-            min(max(each.again_seconds, self._not_before), each.since_seconds + KEEP_SECONDS) for each in waiting
-        ]
+        times = [min(max(each.again_seconds, self._not_before), each.since_seconds + KEEP_SECONDS) for each in waiting]
         if self._trouble:
             times.append(self._trouble_at + KEEP_SECONDS)
-        return max(0.0, min(times) - now_seconds) if times else None
+        return max(_REST_SECONDS, min(times) - now_seconds) if times else None
 
     def note_written(self, standing: Standing, now_seconds: float) -> None:
         """The API server has the series as it was."""

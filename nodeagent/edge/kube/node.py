@@ -133,9 +133,7 @@ class KubeNode:
                 # Events live for an hour; a namespace that is gone too refuses what follows.
                 error.demand_object()
         try:
-            await self._client.request(
-                "POST", path, attempted=attempted, query=_MANAGER, body=document, in_turn=False
-            )
+            await self._client.request("POST", path, attempted=attempted, query=_MANAGER, body=document, in_turn=False)
         except ApiConflict:
             await self._patch(place, render_repetitions(series), _MERGE, attempted)
 

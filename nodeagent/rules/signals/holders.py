@@ -16,7 +16,7 @@ from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.signals.severity import Severity, find_severity
 
 ENDED_SECONDS: Final = 10.0
-"""How long a pod that has lost a device is told of the device's faults: the driver may report later than the pod ends."""
+"""How long a pod without the device any more is told of faults: the driver may report later than the pod ends."""
 
 
 class Hold(Value, frozen=True):
@@ -65,9 +65,7 @@ def has_nameless(allocations: AllocationTable | None, devices: Collection[str]) 
 def follow_holders(before: Holders, present: frozenset[Hold], now_seconds: float) -> Holders:
     """The holders after a change, without those that ended long ago."""
     ended = {**before.ended, **dict.fromkeys(before.present - present, now_seconds)}
-    recent = {
-        hold: at for hold, at in ended.items() if now_seconds - at < ENDED_SECONDS and hold not in present
-    }
+    recent = {hold: at for hold, at in ended.items() if now_seconds - at < ENDED_SECONDS and hold not in present}
     return Holders(present=present, ended=recent)
 
 

@@ -35,7 +35,9 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterWiring(Services(bus, conditions, clock, live), environ, "node-1", OrderHandlers(), no_control, identify_nobody)
+    side = ClusterWiring(
+        Services(bus, conditions, clock, live), environ, "node-1", OrderHandlers(), no_control, identify_nobody
+    )
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}

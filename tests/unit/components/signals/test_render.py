@@ -26,8 +26,10 @@ ON_GPU: dict[str, Any] = {"gpu": GPU, "index": 3}
             Severity.CRITICAL,
             ON_GPU,
             "GPUXidError",
-            f"[gpu-health] [CRITICAL] Xid 79 (the GPU fell off the bus) on GPU 3 {GPU}."
-            f" xid=79 severity=critical gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1",
+            (
+                f"[gpu-health] [CRITICAL] Xid 79 (the GPU fell off the bus) on GPU 3 {GPU}."
+                f" xid=79 severity=critical gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1"
+            ),
         ),
         (
             31,
@@ -35,8 +37,10 @@ ON_GPU: dict[str, Any] = {"gpu": GPU, "index": 3}
             Severity.USER,
             ON_GPU,
             "GPUXidError",
-            f"[gpu-health] [USER] Xid 31 (MMU page fault) on GPU 3 {GPU}."
-            f" xid=31 severity=user gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1",
+            (
+                f"[gpu-health] [USER] Xid 31 (MMU page fault) on GPU 3 {GPU}."
+                f" xid=31 severity=user gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1"
+            ),
         ),
         (
             69,
@@ -44,8 +48,10 @@ ON_GPU: dict[str, Any] = {"gpu": GPU, "index": 3}
             Severity.WARN,
             ON_GPU,
             "GPUXidError",
-            f"[gpu-health] [WARN] Xid 69 (graphics or compute class error) on GPU 3 {GPU}."
-            f" xid=69 severity=warn gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1",
+            (
+                f"[gpu-health] [WARN] Xid 69 (graphics or compute class error) on GPU 3 {GPU}."
+                f" xid=69 severity=warn gpu_uuid={GPU} gpu_index=3 pci=0000:13:00.0 node=node-1"
+            ),
         ),
         (
             22003,
@@ -53,8 +59,10 @@ ON_GPU: dict[str, Any] = {"gpu": GPU, "index": 3}
             Severity.CRITICAL,
             {},
             "GPUSXidError",
-            "[gpu-health] [CRITICAL] SXid 22003 on NVSwitch 0000:13:00.0."
-            " sxid=22003 severity=critical pci=0000:13:00.0 node=node-1",
+            (
+                "[gpu-health] [CRITICAL] SXid 22003 on NVSwitch 0000:13:00.0."
+                " sxid=22003 severity=critical pci=0000:13:00.0 node=node-1"
+            ),
         ),
     ],
 )

@@ -78,7 +78,7 @@ class Composition:
             self.services,
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
-        identify = self.kubelet.journal.identify_all
+        identify = self.kubelet.identify_holders
         self.cluster = ClusterWiring(
             self.services, plan.environ, self.node, self.orders, lambda: self.control, identify
         )

@@ -1,6 +1,7 @@
 """What the shipped rights and policy let an agent say of the faults of pods' GPUs, on the real API server.
 
-Readers believe a fault that the pod's own node reports. The policy cannot look the pod up, but holds the report to the node.
+Readers believe a fault that the node of the pod reports. The policy cannot look up the pod, it holds the report to the
+node.
 """
 
 import pytest

@@ -68,7 +68,7 @@ class ClusterWiring:
             return (labeler,)
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
-        signals = ComponentSpec(Signals.name, self._build_signals, stop_stage=STOP_STAGE)
+        signals = ComponentSpec("signals", self._build_signals, stop_stage=STOP_STAGE)
         if not self._live.now.kubernetes.delete_refused_pods:
             return (labeler, cluster, requests, signals)
         refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)

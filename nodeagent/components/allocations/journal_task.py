@@ -250,11 +250,6 @@ class Journal:
         if is_nameless and self._live.now.journal.on_failure == "refuse":
             raise JournalUnavailable(self.store.path, self.broken)
 
-    async def identify_all(self) -> None:
-        """Ask the kubelet for the holders of all devices now; nothing is asked while the component is not there."""
-        if (compare := self.tended.value) is not None:
-            await compare()
-
     def doubtful(self) -> Collection[DeviceId]:
         """Devices in doubt: the kubelet may take them for free, although pods may hold the devices."""
         return find_doubtful(self.ledger, self.identify_run()) if self.tended.value is not None else ()

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.signals.render import render_fault
-from nodeagent.components.signals.series import SeriesBook, Standing
+from nodeagent.components.signals.series import SeriesStore, Standing
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -25,7 +24,7 @@ from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.journal import FractionTable
-from nodeagent.rules.signals.holders import Holders, choose_told, follow_holders, has_nameless, list_holds
+from nodeagent.rules.signals import Holders, choose_told, follow_holders, has_nameless, list_holds, render_fault
 
 UNWRITTEN = "pod-events-unwritten"
 _FINAL = (ApiInvalid, ApiNotFound)
@@ -53,7 +52,7 @@ class Signals:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._node, self._node_name, self._identify = node, node_name, identify
         self._facts_after = facts_after
-        self._holders, self._book = Holders(), SeriesBook()
+        self._holders, self._series = Holders(), SeriesStore()
         self._nameless: list[tuple[GpuFaultReported, Collection[str]]] = []
         """Faults of devices whose holder has no name yet, and the uids of the pods told meanwhile."""
         self._writer, self._asker = Waker(), Waker()
@@ -61,7 +60,7 @@ class Signals:
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Tell of faults until cancelled; started before any answer, as the API server may be away."""
-        self._bus.publish_state(self._book.counts, source=self.name)
+        self._bus.publish_state(self._series.counts, source=self.name)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_holders, name="signals holders")
             tasks.start_soon(self._ask_forever, name="signals names")
@@ -101,7 +100,7 @@ class Signals:
         for pod in pods:
             if pod.uid not in already:
                 event = render_fault(fault, severity, pod, self._node_name)
-                if not self._book.note(event, self._clock.wall(), now):
+                if not self._series.note(event, self._clock.wall(), now):
                     self._log.warning("pod_event_dropped", pod=pod.describe(), event_reason=event.reason)
         self._writer.wake()
         return frozenset(pod.uid for pod in pods)
@@ -121,22 +120,22 @@ class Signals:
     async def _write_forever(self) -> None:
         while True:
             await self._write_due()
-            for late in self._book.forget_old(self._clock.monotonic()):
+            for late in self._series.forget_old(self._clock.monotonic()):
                 event = late.series.event
                 self._log.warning("pod_event_dropped", pod=late.series.pod.describe(), event_reason=event.reason)
-            self._bus.publish_state(self._book.counts, source=self.name)
-            self._conditions.show(UNWRITTEN, self._book.describe_trouble())
-            with anyio.move_on_after(self._book.find_wait(self._clock.monotonic())):
+            self._bus.publish_state(self._series.counts, source=self.name)
+            self._conditions.show(UNWRITTEN, self._series.describe_trouble())
+            with anyio.move_on_after(self._series.find_wait(self._clock.monotonic())):
                 await self._writer.wait()
 
     async def _write_due(self) -> None:
-        while due := self._book.take_due(self._clock.monotonic()):
-            before = self._book.counts.written
+        while due := self._series.take_due(self._clock.monotonic()):
+            before = self._series.counts.written
             async with anyio.create_task_group() as tasks:
                 for each in due:
                     tasks.start_soon(self._write, each, name="signals write")
-            if self._book.counts.written == before:
-                self._book.note_away(self._clock.monotonic())
+            if self._series.counts.written == before:
+                self._series.note_away(self._clock.monotonic())
 
     async def _write(self, standing: Standing) -> None:
         series = standing.series
@@ -147,8 +146,8 @@ class Signals:
             self._log.warning(
                 "pod_event_not_written", pod=series.pod.describe(), reason=str(error), is_tried_again=not is_final
             )
-            self._book.note_failed(standing, str(error), self._clock.monotonic(), is_final=is_final)
+            self._series.note_failed(standing, str(error), self._clock.monotonic(), is_final=is_final)
             return
-        self._book.note_written(standing, self._clock.monotonic())
+        self._series.note_written(standing, self._clock.monotonic())
         if not series.is_written:
             self._log.info("pod_event_written", pod=series.pod.describe(), note=series.event.note)

@@ -56,7 +56,7 @@ def find_key(event: NodeEvent) -> Key:
     return (event.pod.uid if event.pod is not None else "", event.reason, event.about)
 
 
-class SeriesBook:
+class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
     def __init__(self) -> None:

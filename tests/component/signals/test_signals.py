@@ -21,7 +21,7 @@ from tests.component.cluster.harness import GONE, settle
 from tests.fakes.node_api import FakeNodeApi
 from tests.support.gpus import gpu_uuid
 from tests.support.virtual_time import FakeClock
-from tests.unit.rules.signals.test_signals import GPU, make_fault, make_pod, make_table
+from tests.unit.rules.test_signals import GPU, make_fault, make_pod, make_table
 
 pytestmark = pytest.mark.virtual_time
 

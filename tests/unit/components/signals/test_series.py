@@ -7,7 +7,7 @@ from nodeagent.components.signals.series import (
     KEEP_SECONDS,
     NEW_MAX,
     PERIOD_SECONDS,
-    SeriesBook,
+    SeriesStore,
 )
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import NodeEvent, PodEventCounts
@@ -19,27 +19,27 @@ def make_event(pod: str = "a", about: str = "79 GPU-0") -> NodeEvent:
 
 
 class Desk:
-    """A book whose writes succeed at a time."""
+    """A store whose writes succeed at a time."""
 
     def __init__(self) -> None:
-        self.book = SeriesBook()
+        self.store = SeriesStore()
 
     def note(self, now: float, *pods: str) -> None:
         for pod in pods:
-            assert self.book.note(make_event(pod), 1000.0 + now, now)
+            assert self.store.note(make_event(pod), 1000.0 + now, now)
 
     def write(self, now: float) -> list[tuple[str, int]]:
         """Write what is due: pods, with the number of times."""
-        due = self.book.take_due(now)
+        due = self.store.take_due(now)
         for each in due:
-            self.book.note_written(each, now)
+            self.store.note_written(each, now)
         return [(each.series.pod.name, each.series.count) for each in due]
 
     def fail(self, now: float, *, is_final: bool = False) -> int:
         """Have all that is due fail."""
-        due = self.book.take_due(now)
+        due = self.store.take_due(now)
         for each in due:
-            self.book.note_failed(each, "no", now, is_final=is_final)
+            self.store.note_failed(each, "no", now, is_final=is_final)
         return len(due)
 
 
@@ -47,12 +47,12 @@ def test_a_new_event_is_due_at_once_and_once() -> None:
     """With the time of the fault; nothing is left to wait for afterwards."""
     desk = Desk()
     desk.note(5.0, "a")
-    (standing,) = desk.book.take_due(5.0)
+    (standing,) = desk.store.take_due(5.0)
     series = standing.series
     assert (series.first_seconds, series.last_seconds, series.is_written) == (1005.0, 1005.0, False)
-    assert desk.book.find_wait(5.0) == 0.001
+    assert desk.store.find_wait(5.0) == 0.001
     assert desk.write(5.0) == [("a", 1)]
-    assert (desk.write(5.0), desk.book.find_wait(5.0)) == ([], None)
+    assert (desk.write(5.0), desk.store.find_wait(5.0)) == ([], None)
 
 
 def test_a_storm_is_one_event_with_a_count() -> None:
@@ -63,8 +63,8 @@ def test_a_storm_is_one_event_with_a_count() -> None:
     for tick in range(1, 90):
         desk.note(tick / 10, "a")
         assert desk.write(tick / 10) == []
-    assert desk.book.find_wait(9.0) == 1.0
-    (standing,) = desk.book.take_due(AGAIN_SECONDS)
+    assert desk.store.find_wait(9.0) == 1.0
+    (standing,) = desk.store.take_due(AGAIN_SECONDS)
     assert (standing.series.is_written, standing.series.first_seconds, standing.series.last_seconds) == (
         True,
         1000.0,
@@ -79,9 +79,9 @@ def test_a_fault_during_the_write_is_not_lost() -> None:
     """The write has the number of its beginning."""
     desk = Desk()
     desk.note(0.0, "a")
-    (standing,) = desk.book.take_due(0.0)
+    (standing,) = desk.store.take_due(0.0)
     desk.note(0.5, "a")
-    desk.book.note_written(standing, 1.0)
+    desk.store.note_written(standing, 1.0)
     assert desk.write(1.0) == []
     assert desk.write(1.0 + AGAIN_SECONDS) == [("a", 2)]
 
@@ -103,10 +103,10 @@ def test_too_many_new_events_are_dropped() -> None:
     """Until the period is over; a known series goes on."""
     desk = Desk()
     desk.note(0.0, *(f"pod-{number}" for number in range(NEW_MAX)))
-    assert not desk.book.note(make_event("late"), 0.0, 1.0)
-    assert desk.book.note(make_event("pod-0"), 0.0, 1.0)
-    assert desk.book.counts == PodEventCounts(dropped=1, waiting=NEW_MAX)
-    assert desk.book.note(make_event("late"), 0.0, PERIOD_SECONDS)
+    assert not desk.store.note(make_event("late"), 0.0, 1.0)
+    assert desk.store.note(make_event("pod-0"), 0.0, 1.0)
+    assert desk.store.counts == PodEventCounts(dropped=1, waiting=NEW_MAX)
+    assert desk.store.note(make_event("late"), 0.0, PERIOD_SECONDS)
 
 
 def test_a_failed_write_is_tried_again_with_pauses() -> None:
@@ -114,18 +114,18 @@ def test_a_failed_write_is_tried_again_with_pauses() -> None:
     desk = Desk()
     desk.note(0.0, "a")
     assert desk.fail(0.0) == 1
-    assert desk.book.describe_trouble() == "no"
+    assert desk.store.describe_trouble() == "no"
     pauses, now = [], 0.0
     for _ in range(6):
-        wait = desk.book.find_wait(now)
+        wait = desk.store.find_wait(now)
         assert wait is not None
         pauses.append(wait)
         now += wait
         assert desk.fail(now) == 1
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
     assert desk.write(now + 30.0) == [("a", 1)]
-    assert desk.book.describe_trouble() == ""
-    assert desk.book.counts == PodEventCounts(written=1, failed=7)
+    assert desk.store.describe_trouble() == ""
+    assert desk.store.counts == PodEventCounts(written=1, failed=7)
 
 
 def test_a_server_that_is_away_is_not_asked_for_each_event() -> None:
@@ -133,12 +133,12 @@ def test_a_server_that_is_away_is_not_asked_for_each_event() -> None:
     desk = Desk()
     desk.note(0.0, "a", "b")
     desk.fail(0.0)
-    desk.book.note_away(0.0)
+    desk.store.note_away(0.0)
     desk.note(0.5, "c")
-    assert (desk.book.take_due(0.5), desk.book.find_wait(0.5)) == ((), 0.5)
+    assert (desk.store.take_due(0.5), desk.store.find_wait(0.5)) == ((), 0.5)
     desk.fail(1.0)
-    desk.book.note_away(1.0)
-    assert desk.book.find_wait(1.0) == 2.0
+    desk.store.note_away(1.0)
+    assert desk.store.find_wait(1.0) == 2.0
     assert [name for name, _ in desk.write(3.0)] == ["a", "b", "c"]
     desk.note(3.0, "d")
     assert desk.write(3.0) == [("d", 1)]
@@ -149,11 +149,11 @@ def test_an_event_is_given_up_after_a_while() -> None:
     desk = Desk()
     desk.note(0.0, "a")
     desk.fail(0.0)
-    assert desk.book.forget_old(KEEP_SECONDS - 1) == ()
-    (late,) = desk.book.forget_old(KEEP_SECONDS)
+    assert desk.store.forget_old(KEEP_SECONDS - 1) == ()
+    (late,) = desk.store.forget_old(KEEP_SECONDS)
     assert late.series.pod.name == "a"
-    assert desk.book.describe_trouble() == ""
-    assert desk.book.counts == PodEventCounts(failed=1, dropped=1)
+    assert desk.store.describe_trouble() == ""
+    assert desk.store.counts == PodEventCounts(failed=1, dropped=1)
 
 
 def test_a_final_refusal_is_not_asked_again() -> None:
@@ -161,10 +161,10 @@ def test_a_final_refusal_is_not_asked_again() -> None:
     desk = Desk()
     desk.note(0.0, "a")
     desk.fail(0.0, is_final=True)
-    assert desk.book.counts == PodEventCounts(failed=1, dropped=1)
-    assert (desk.book.describe_trouble(), desk.book.find_wait(1.0)) == ("no", KEEP_SECONDS - 1)
-    desk.book.forget_old(KEEP_SECONDS)
-    assert (desk.book.describe_trouble(), desk.book.find_wait(KEEP_SECONDS)) == ("", None)
+    assert desk.store.counts == PodEventCounts(failed=1, dropped=1)
+    assert (desk.store.describe_trouble(), desk.store.find_wait(1.0)) == ("no", KEEP_SECONDS - 1)
+    desk.store.forget_old(KEEP_SECONDS)
+    assert (desk.store.describe_trouble(), desk.store.find_wait(KEEP_SECONDS)) == ("", None)
 
 
 def test_a_series_that_is_over_is_forgotten() -> None:
@@ -172,6 +172,6 @@ def test_a_series_that_is_over_is_forgotten() -> None:
     desk = Desk()
     desk.note(0.0, "a")
     desk.write(0.0)
-    assert desk.book.forget_old(FORGET_SECONDS) == ()
+    assert desk.store.forget_old(FORGET_SECONDS) == ()
     desk.note(FORGET_SECONDS, "a")
     assert desk.write(FORGET_SECONDS) == [("a", 1)]

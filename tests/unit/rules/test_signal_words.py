@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from nodeagent.components.signals.render import render_fault
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.ids import PciAddress
-from nodeagent.rules.signals.severity import Severity
+from nodeagent.rules.signals import Severity, render_fault
 from tests.support.gpus import gpu_uuid
 
 POD = PodIdentity(namespace="ml", name="train-0", uid="uid-1")

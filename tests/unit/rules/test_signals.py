@@ -9,16 +9,17 @@ from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.journal import Binding, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
-from nodeagent.rules.signals.holders import (
+from nodeagent.rules.signals import (
     ENDED_SECONDS,
     Hold,
     Holders,
+    Severity,
     choose_told,
+    find_severity,
     follow_holders,
     has_nameless,
     list_holds,
 )
-from nodeagent.rules.signals.severity import Severity, find_severity
 from tests.support.gpus import gpu_uuid, mig_uuid
 
 CRITICAL, WARN, USER = Severity.CRITICAL, Severity.WARN, Severity.USER

@@ -1,22 +1,58 @@
-"""The pods to be told of a fault: those with a device of the fault, now or until a moment ago.
+"""Faults of GPUs for the pods with the GPUs: severity, the pods to be told, and the words.
+
+The severity says whose fault a fault is, as far as the driver's number tells. Its lists, and the form of the words, are
+those of Flyte's reader of such events, which takes a lower severity from a writer and never a higher one.
 
 Owns the matching of devices with allocations, fractions and claims.
 Refuses a pod without name or uid: a later pod of the same name must not be told of the faults of an earlier one.
+Refuses to name a process: the driver's word on the process may be about a neighbour on the same GPU.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from typing import Final
 
 from nodeagent.model.allocation import AllocationTable, PodIdentity
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import NodeEvent
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
-from nodeagent.rules.signals.severity import Severity, find_severity
 
 ENDED_SECONDS: Final = 10.0
 """How long a pod without the device any more is told of faults: the driver may report later than the pod ends."""
+XID_REASON, SXID_REASON = "GPUXidError", "GPUSXidError"
+_PREFIX = "[gpu-health]"
+_SEPARATOR = re.compile(r"[\s=]")
+
+
+class Severity(StrEnum):
+    """What a fault says of a pod that fails with the fault."""
+
+    CRITICAL = "critical"
+    """Device or node failed, and the pod's program did not."""
+    WARN = "warn"
+    """The fault alone does not say why the pod failed."""
+    USER = "user"
+    """The pod's own program is the likely cause."""
+
+
+USER_XIDS: Final = frozenset({13, 31, 43, 45})
+CRITICAL_XIDS: Final = frozenset({48, 62, 63, 64, 74, 79, 94, 95, 109, 119, 120, 140})
+
+
+def find_severity(fault: GpuFaultReported, holders: int) -> Severity:
+    """The severity for each of so many pods with the device.
+
+    The program of one pod is no fault of another: with several pods on the device nobody is named.
+    """
+    if not fault.gpu:
+        return Severity.CRITICAL if fault.is_fatal else Severity.WARN
+    if fault.number in CRITICAL_XIDS:
+        return Severity.CRITICAL
+    return Severity.USER if fault.number in USER_XIDS and holders == 1 else Severity.WARN
 
 
 class Hold(Value, frozen=True):
@@ -92,3 +128,26 @@ def _list_pods(holds: Iterable[Hold], devices: Collection[str]) -> dict[str, Pod
 
 def _is_known(pod: PodIdentity) -> bool:
     return bool(pod.uid and pod.name and pod.namespace)
+
+
+def render_fault(fault: GpuFaultReported, severity: Severity, pod: PodIdentity, node: str) -> NodeEvent:
+    """The event of a fault on a pod."""
+    if fault.gpu:
+        sentence = f"Xid {fault.number} ({fault.name}) on GPU {fault.index} {fault.gpu}."
+        tail = {"xid": fault.number, "severity": severity, "gpu_uuid": fault.gpu, "gpu_index": fault.index}
+    else:
+        sentence = f"SXid {fault.number} on NVSwitch {fault.address}."
+        tail = {"sxid": fault.number, "severity": severity}
+    values = tail | {"pci": fault.address, "node": node}
+    keys = " ".join(f"{key}={_clean(str(value))}" for key, value in values.items())
+    return NodeEvent(
+        reason=XID_REASON if fault.gpu else SXID_REASON,
+        note=f"{_PREFIX} [{severity.upper()}] {sentence} {keys}",
+        about=f"{fault.number} {fault.gpu or fault.address}",
+        pod=pod,
+    )
+
+
+def _clean(value: str) -> str:
+    """The value without what separates keys and values."""
+    return _SEPARATOR.sub("_", value)

@@ -78,7 +78,10 @@ class Composition:
             self.services,
             made_up=simulation.places if simulation is not None and plan.simulation is not None else None,
         )
-        self.cluster = ClusterWiring(self.services, plan.environ, self.node, self.orders, lambda: self.control)
+        identify = self.kubelet.identify_holders
+        self.cluster = ClusterWiring(
+            self.services, plan.environ, self.node, self.orders, lambda: self.control, identify
+        )
         self.optional = OptionalComponents(
             self.services,
             (self.kubelet, self.containers, self.cluster),

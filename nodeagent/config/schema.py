@@ -19,7 +19,7 @@ from nodeagent.config.sections.agent import (
 )
 from nodeagent.config.sections.allocation_modes import AllocationModeSettings
 from nodeagent.config.sections.claims import ClaimsSettings
-from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings
+from nodeagent.config.sections.cluster import KubernetesSettings, LabelsSettings, MetricsSettings, SignalsSettings
 from nodeagent.config.sections.containers import CdiSettings, ContainersSettings, RuntimeSettings
 from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.extender import ExtenderSettings
@@ -66,6 +66,7 @@ class Settings(Section):
     shim: ShimSettings = _section(ShimSettings)
     labels: LabelsSettings = _section(LabelsSettings)
     kubernetes: KubernetesSettings = _section(KubernetesSettings)
+    signals: SignalsSettings = _section(SignalsSettings)
     metrics: MetricsSettings = _section(MetricsSettings)
     extender: ExtenderSettings = _section(ExtenderSettings)
     supervisor: SupervisorSettings = _section(SupervisorSettings)

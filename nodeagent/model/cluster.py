@@ -106,6 +106,30 @@ class NodeEvent(Value, frozen=True):
     """The pod of an event about a pod."""
 
 
+class EventSeries(Value, frozen=True):
+    """An event on a pod that may happen again: one object in the API server, with the number of times."""
+
+    event: NodeEvent
+    pod: PodIdentity
+    first_seconds: float
+    last_seconds: float
+    count: int = 1
+    is_written: bool = False
+    """Whether the API server has the object."""
+
+
+class PodEventCounts(Value, frozen=True):
+    """State: the events on pods about faults, counted since the agent started."""
+
+    written: int = 0
+    failed: int = 0
+    """Requests for such events that failed; most are made again."""
+    dropped: int = 0
+    """Events given up: too many at once, refused for good, or too old when the API server came back."""
+    waiting: int = 0
+    """Events yet to be written, now."""
+
+
 class ApiCall(Value, frozen=True):
     """Kind of request to the API server, as requests are counted."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.model.cluster import READY_CONDITION, ClusterNode, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import READY_CONDITION, ClusterNode, EventSeries, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 
 
@@ -25,6 +25,9 @@ class FakeNodeApi(KubeNode):
         self.shows_conditions = True
         """Whether those who follow the node see what was written."""
         self.events: list[tuple[NodeEvent, int]] = []
+        self.series: list[EventSeries] = []
+        self.pod_troubles: dict[str, NodeagentError] = {}
+        """By the name of a pod what writing an event on the pod answers."""
         self._changed = anyio.Event()
 
     @property
@@ -105,6 +108,12 @@ class FakeNodeApi(KubeNode):
     async def write_event(self, node: ClusterNode, event: NodeEvent, count: int) -> None:
         self._write("event")
         self.events.append((event, count))
+
+    async def write_series(self, series: EventSeries) -> None:
+        if (trouble := self.pod_troubles.get(series.pod.name)) is not None:
+            raise trouble
+        self._write("series")
+        self.series.append(series)
 
     def _write(self, what: str) -> None:
         error = self.trouble or self.write_trouble

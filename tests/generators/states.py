@@ -11,7 +11,7 @@ from typing import Final
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import STATES
@@ -63,6 +63,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     NodeRequests: "cluster",
     ClusterLink: "cluster",
     PodLabelTable: "cluster",
+    PodEventCounts: "signals",
 }
 _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 

@@ -1,9 +1,9 @@
-"""Builds the components that report this node to the cluster: labels, condition, taint, events; and refused pods.
+"""Builds the components that report this node to the cluster: labels, condition, taint, events, faults; refused pods.
 
 Owns the only client of the API server, which exists only with credentials and if the settings allow it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
 import anyio
@@ -15,6 +15,7 @@ from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.cluster.refused_pods_task import RefusedPods
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
+from nodeagent.components.signals.component import Signals
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.orders import OrderHandlers
@@ -47,15 +48,18 @@ class ClusterWiring:
         node_name: str,
         orders: OrderHandlers,
         read_control: Callable[[], Control],
+        identify: Callable[[], Awaitable[None]],
     ) -> None:
+        """`identify` has the journal learn the pods that the kubelet names."""
         self._services, self._live = services, services.live
-        self._orders, self._read_control = orders, read_control
+        self._orders, self._read_control, self._identify = orders, read_control, identify
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
         self._node_name = node_name
         self._credentials = self._find_credentials(environ)
         self._client: KubeClient | None = None
         self._node: KubeNode | None = None
         self._facts_after: int | None = 0
+        self._faults_after: int | None = 0
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The components of this side, by settings and credentials."""
@@ -64,10 +68,11 @@ class ClusterWiring:
             return (labeler,)
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
+        signals = ComponentSpec("signals", self._build_signals, stop_stage=STOP_STAGE)
         if not self._live.now.kubernetes.delete_refused_pods:
-            return (labeler, cluster, requests)
+            return (labeler, cluster, requests, signals)
         refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)
-        return (labeler, cluster, requests, refused)
+        return (labeler, cluster, requests, signals, refused)
 
     @property
     def is_in_use(self) -> bool:
@@ -146,6 +151,13 @@ class ClusterWiring:
     def _build_node_requests(self) -> Component:
         bus, conditions, _, live = self._services
         return NodeRequestHandler(bus, conditions, live, self._orders, self._read_control())
+
+    def _build_signals(self) -> Component:
+        node = self._open_node()
+        assert node is not None
+        # As for the cluster component: earlier faults too, and none twice.
+        after, self._faults_after = self._faults_after, None
+        return Signals(*self._services, node, self._node_name, self._identify, facts_after=after)
 
     def _build_refused_pods(self) -> Component:
         node = self._open_node()

@@ -72,6 +72,11 @@ class KubeletWiring:
         """The component that tends the journal."""
         return Allocations(*self._services, self.journal, pods=KubeletPods(self._live.now.kubelet.pods_api_socket))
 
+    async def identify_holders(self) -> None:
+        """Have the journal ask the kubelet for the holders of all devices, while the journal is tended."""
+        if (compare := self.journal.tended.value) is not None:
+            await compare()
+
     def read_admission(self) -> AdmissionFacts:
         """Timings of calls awaited by pods since the process began."""
         tally = self._journal_tally

@@ -22,7 +22,7 @@ from nodeagent.components.exporter.exposition import (
     RememberedBlocks,
     render_families,
 )
-from nodeagent.components.exporter.families.admission import build_claim_families
+from nodeagent.components.exporter.families.admission import build_claim_families, build_signal_families
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ExporterFacts,
@@ -67,7 +67,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cluster import ApiCall, PodLabelTable
+from nodeagent.model.cluster import ApiCall, PodEventCounts, PodLabelTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
@@ -238,6 +238,7 @@ class Exporter:
             *self._build_devices(),
             *self._build_mig(),
             *build_claim_families(self._bus.read(ReadyClaims), self._bus.read(PublishedSlices)),
+            *build_signal_families(self._bus.read(PodEventCounts)),
         )
         part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]

@@ -7,7 +7,7 @@ from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extr
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.exposition import Family
-from nodeagent.components.exporter.families.admission import build_claim_families
+from nodeagent.components.exporter.families.admission import build_claim_families, build_signal_families
 from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
 from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
@@ -180,6 +180,8 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_mig_families(MigState(), None))
     yield _CLAIMS
     yield from _tabulate(build_claim_families(None, None))
+    yield "\n## Signals\n\nEvents on pods about faults of their GPUs; see [signals](signals.md).\n"
+    yield from _tabulate(build_signal_families(None))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"

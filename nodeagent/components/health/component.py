@@ -231,7 +231,7 @@ class Health:
             self._log.warning("gpu_events_lost", count=envelope.lag)
             self._polls.is_asked = True
         if isinstance(event, XidReported):
-            self._note_xid(event)
+            self._note_xid(event, envelope)
         else:
             finding = judge_report(event.kind, event.data)
             if finding is not None:
@@ -244,7 +244,7 @@ class Health:
         self._cause = envelope if self._polls.is_asked else self._cause
         self._changed.wake()
 
-    def _note_xid(self, reported: XidReported) -> None:
+    def _note_xid(self, reported: XidReported, envelope: Envelope[Any]) -> None:
         now = self._now()
         is_news = not is_duplicate(self._recent_xids, reported, now.at)
         self._recent_xids = remember_xid(self._recent_xids, reported, now.at)
@@ -253,6 +253,8 @@ class Health:
         known = self._judge.note_xid(reported, now, settings, holders=holders, is_counted=is_news)
         if not known:
             self._log.warning("xid_of_unknown_gpu", gpu=reported.gpu, xid=reported.xid)
+        if is_news and (fault := self._judge.describe_fault(reported)) is not None:
+            self._bus.publish_fact(fault, source=self.name, cause=envelope)
         self._polls.is_asked = True
 
     # The kernel log, the second source -----------------------------------------------------------------------------
@@ -282,7 +284,10 @@ class Health:
         is_old = is_first_reading and at < self._began_at
         if isinstance(line, SxidLine) and line.fatal is not None:
             limits = self._live.now.health
-            self._judge.note_switch_error(line.sxid, self._now(), limits, is_fatal=line.fatal, is_old=is_old)
+            verdict = self._judge.note_switch_error(line.sxid, self._now(), limits, is_fatal=line.fatal, is_old=is_old)
+            if verdict is not Verdict.HEALTHY and not is_old:
+                fault = self._judge.describe_switch_fault(line.sxid, line.address, is_fatal=line.fatal)
+                self._bus.publish_fact(fault, source=self.name)
         reported = _parse_xid_line(line, self._judge.inventory)
         if reported is not None and is_old:
             self._judge.note_xid(reported, Moment(at=at, wall=self._clock.wall()), self._live.now.health, is_old=True)

@@ -26,7 +26,7 @@ from nodeagent.components.health.evidence.findings import Finding, PollResult, f
 from nodeagent.components.health.evidence.levels import judge_levels, judge_recovery_action
 from nodeagent.components.health.evidence.sxids import PASSING, PASSING_KEPT, judge_passing, read_sxid
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
-from nodeagent.components.health.evidence.xids import find_xid
+from nodeagent.components.health.evidence.xids import XidClass, find_xid
 from nodeagent.components.health.policy import apply_policy
 from nodeagent.components.health.records import GpuRecord, ReportedVerdict, StoredVerdicts
 from nodeagent.components.health.render import VerdictInputs, list_reported, render_report, takes_devices
@@ -35,10 +35,10 @@ from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.events import XidReported
+from nodeagent.model.events import GpuFaultReported, XidReported
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
 from nodeagent.model.telemetry import GpuSample, NodeSample
 from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.selectors import find_named
@@ -202,10 +202,40 @@ class Judge:
             remedy=reading.remedy,
             reason=f"NVSwitch error {number}: {reading.meaning}",
         )
-        for gpu in self._inventory.gpus:
-            if gpu.nvlinks or self.find_record(gpu.uuid).levels.links_expected:
-                self.note_finding(gpu.uuid, finding, now, is_correctable=reading.rule is not ReturnRule.POWER_CYCLE)
+        for gpu in self._list_linked():
+            self.note_finding(gpu.uuid, finding, now, is_correctable=reading.rule is not ReturnRule.POWER_CYCLE)
         return reading.verdict
+
+    def describe_fault(self, reported: XidReported) -> GpuFaultReported | None:
+        """The fault in an XID; `None` for a mere notice, and for an XID of an unknown GPU."""
+        gpu, entry = self._inventory.find_gpu(reported.gpu), find_xid(reported.xid)
+        if gpu is None or entry.xid_class is XidClass.NOTICE:
+            return None
+        hit = find_hit(gpu, entry.scope, reported.gpu_instance_id, reported.compute_instance_id)
+        return GpuFaultReported(
+            number=reported.xid,
+            name=entry.name,
+            address=gpu.pci.address,
+            # A fault of all of the GPU is a fault of the GPU's MIG devices.
+            devices=gpu.device_uuids if gpu.uuid in hit else hit,
+            gpu=gpu.uuid,
+            index=gpu.index,
+        )
+
+    def describe_switch_fault(self, number: int, switch: PciAddress, *, is_fatal: bool) -> GpuFaultReported:
+        """The fault in an NVSwitch error, which hits every GPU with NVLink."""
+        devices: list[DeviceUuid] = [device for gpu in self._list_linked() for device in gpu.device_uuids]
+        return GpuFaultReported(
+            number=number,
+            name=read_sxid(number, is_fatal=is_fatal).meaning,
+            address=switch,
+            devices=tuple(devices),
+            is_fatal=is_fatal,
+        )
+
+    def _list_linked(self) -> list[Gpu]:
+        gpus = self._inventory.gpus
+        return [gpu for gpu in gpus if gpu.nvlinks or self.find_record(gpu.uuid).levels.links_expected]
 
     def note_sample(self, sample: NodeSample, now: Moment, settings: HealthSettings, *, is_extra: bool = False) -> None:
         """Poll every GPU through the newest sample."""

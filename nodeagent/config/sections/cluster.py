@@ -201,6 +201,18 @@ class KubernetesSettings(Section):
     )
 
 
+class SignalsSettings(Section):
+    """Faults of GPUs, told to the pods that hold the GPUs."""
+
+    pod_events: bool = knob(
+        Flag(),
+        default=True,
+        what="write an event on each pod that holds a GPU with a fault, where `kubernetes.events` is on",
+        why="whose fault it was that a pod died is asked of the pod, and the node's events are not its owner's to read",
+        reload=True,
+    )
+
+
 class MetricsSettings(Section):
     """The metrics at /metrics: names, labels and values of DCGM exporter, and the agent's own."""
 

@@ -12,8 +12,8 @@ from random import Random
 
 from nodeagent.core.clock import Clock
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiExpired, NodeMissing, making_sense
-from nodeagent.edge.kube.event_document import find_namespace, render_event
+from nodeagent.edge.kube.errors import ApiConflict, ApiExpired, ApiNotFound, NodeMissing, making_sense
+from nodeagent.edge.kube.event_document import find_namespace, render_event, render_repetitions, render_series
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Change, Follower, News
 from nodeagent.edge.kube.node_document import (
     FIELD_MANAGER,
@@ -23,7 +23,7 @@ from nodeagent.edge.kube.node_document import (
     render_labels_patch,
     render_taints_patch,
 )
-from nodeagent.model.cluster import ClusterNode, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import ClusterNode, EventSeries, NodeCondition, NodeEvent, Taint
 
 NODES = "/api/v1/nodes"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
@@ -115,6 +115,23 @@ class KubeNode:
         path = EVENTS.format(find_namespace(event))
         attempted = f"write the event {event.reason}"
         await self._client.request("POST", path, attempted=attempted, query=_MANAGER, body=document)
+
+    async def write_series(self, series: EventSeries) -> None:
+        """Publish an event on a pod as one object, whose count rises; at once the first time, as the pod may go."""
+        document = render_series(self._name, series)
+        path = EVENTS.format(series.pod.namespace)
+        place = f"{path}/{document['metadata']['name']}"
+        attempted = f"write the event {series.event.reason} on the pod {series.pod.describe()}"
+        if series.is_written:
+            try:
+                return await self._patch(place, render_repetitions(series), _MERGE, attempted)
+            except ApiNotFound as error:
+                # Events live for an hour; a namespace that is gone too refuses what follows.
+                error.demand_object()
+        try:
+            await self._client.request("POST", path, attempted=attempted, query=_MANAGER, body=document, in_turn=False)
+        except ApiConflict:
+            await self._patch(place, render_repetitions(series), _MERGE, attempted)
 
     def _path(self) -> str:
         return f"{NODES}/{self._name}"

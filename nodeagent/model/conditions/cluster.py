@@ -78,6 +78,14 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         show_after_seconds=30.0,
     ),
     ConditionDefinition(
+        code="pod-events-unwritten",
+        severity="warning",
+        title="pods are not told of the faults of their GPUs",
+        remedy="mend what the detail names; mostly a missing right or an older policy, see deploy/rbac.yaml",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
         code="refused-pods-unknown",
         severity="warning",
         title="the pods that this node refuses cannot be followed, none is deleted",

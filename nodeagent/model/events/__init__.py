@@ -7,7 +7,7 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
+from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events.admissions import (
@@ -30,6 +30,7 @@ from nodeagent.model.events.hardware import (
     GpuAppeared,
     GpuCleared,
     GpuEventReported,
+    GpuFaultReported,
     GpuForgotten,
     GpuVanished,
     MigLayoutChanged,
@@ -102,6 +103,7 @@ __all__ = [
     "GpuAppeared",
     "GpuCleared",
     "GpuEventReported",
+    "GpuFaultReported",
     "GpuForgotten",
     "GpuSeenStale",
     "GpuVanished",
@@ -149,11 +151,13 @@ STATES: tuple[type[Value], ...] = (
     NodeRequests,
     ClusterLink,
     PodLabelTable,
+    PodEventCounts,
 )
 
 FACTS: tuple[type[Value], ...] = (
     XidReported,
     GpuEventReported,
+    GpuFaultReported,
     GpuAppeared,
     GpuVanished,
     MigLayoutChanged,

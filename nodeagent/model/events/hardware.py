@@ -2,7 +2,7 @@
 
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.health import Verdict
-from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
 from nodeagent.model.nvidia import EVENT_SOURCE
 from nodeagent.model.values import Value
 
@@ -17,6 +17,24 @@ class XidReported(Value, frozen=True):
     source: str = EVENT_SOURCE
     """`nvml` or `kernel_log`."""
     message: str = ""
+
+
+class GpuFaultReported(Value, frozen=True):
+    """The driver reported a fault of a GPU or an NVSwitch; a fault that two sources report is one."""
+
+    number: int
+    """The XID, or the SXid of a switch."""
+    name: str
+    address: PciAddress
+    """Of the GPU, or of the switch."""
+    devices: tuple[DeviceUuid, ...]
+    """The GPUs and MIG devices hit by the fault."""
+    gpu: GpuUuid = GpuUuid("")
+    """Empty for a fault of a switch."""
+    index: int = -1
+    """The GPU's index on the node."""
+    is_fatal: bool = False
+    """The driver's own word on a fault of a switch."""
 
 
 class GpuEventReported(Value, frozen=True):

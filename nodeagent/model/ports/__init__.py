@@ -7,7 +7,7 @@ tell them apart, or must know what is left behind.
 """
 
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs, MetadataFiles
-from nodeagent.model.ports.cluster import ClientPausing, LabelFile, PodEviction
+from nodeagent.model.ports.cluster import ClientPausing, ConfigurationControl, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerRuntime,
     DeviceFractionSpecs,
@@ -18,7 +18,6 @@ from nodeagent.model.ports.containers import (
     VgpuLibrary,
     Withdraw,
 )
-from nodeagent.model.ports.control import ConfigurationControl
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DriverProbe,

@@ -1,4 +1,4 @@
-"""Ports of the API server, and of other programs that label nodes."""
+"""Ports of the API server, of other programs that label nodes, and of configurations that labels choose."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -44,4 +44,16 @@ class LabelFile(Protocol):
 
     async def remove(self) -> bool:
         """Remove the file, because its labels are kept up no more; False when there is none."""
+        ...
+
+
+class ConfigurationControl(Protocol):
+    """The named configurations of the node, chosen by the cluster."""
+
+    async def follow_label(self, label: str, *, cause: int | None = None) -> str:
+        """Put the configuration named by the node's label in force, or the default for no name; reports the changes.
+
+        Raises:
+            ControlRefused: No configuration of that name, or an invalid configuration; the one before stays in force.
+        """
         ...

@@ -23,6 +23,10 @@ def no_control() -> Control:
     raise AssertionError("nothing is built here")
 
 
+async def identify_nobody() -> None:
+    """Nobody holds a GPU."""
+
+
 def read_settings(*overrides: str) -> LiveSettings:
     return LiveSettings(load_settings(environ={}, overrides=overrides).settings)
 
@@ -31,7 +35,9 @@ async def find_parts(live: LiveSettings, environ: Mapping[str, str]) -> tuple[li
     clock = SystemClock()
     bus = Bus(clock)
     conditions = Conditions(bus, clock, CATALOGUE)
-    side = ClusterWiring(Services(bus, conditions, clock, live), environ, "node-1", OrderHandlers(), no_control)
+    side = ClusterWiring(
+        Services(bus, conditions, clock, live), environ, "node-1", OrderHandlers(), no_control, identify_nobody
+    )
     names = [spec.name for spec in side.specs()]
     await side.aclose()
     return names, {each.code for each in conditions.all_set()}
@@ -49,12 +55,12 @@ def live(request: pytest.FixtureRequest) -> LiveSettings:
         ((), {}, ["labeler"], set()),
         ((), IN_POD, ["labeler"], set()),
         (("kubernetes.enabled=true",), {}, ["labeler"], {"api-unreachable"}),
-        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes"], set()),
+        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes", "signals"], set()),
         (("kubernetes.kubeconfig=/absent", "kubernetes.enabled=false"), {}, ["labeler"], set()),
         (
             ("kubernetes.kubeconfig=/absent", "kubernetes.delete_refused_pods=[failed]"),
             {},
-            ["labeler", "cluster", "wishes", "refused_pods"],
+            ["labeler", "cluster", "wishes", "signals", "refused_pods"],
             set(),
         ),
         (("kubernetes.delete_refused_pods=[failed]",), {}, ["labeler"], set()),
@@ -75,4 +81,4 @@ async def test_a_pod_with_a_token_uses_the_api(
     """The service account is found where the kubelet mounts it."""
     monkeypatch.setattr("nodeagent.edge.kube.credentials.SERVICE_ACCOUNT_DIR", tmp_path)
     (tmp_path / "token").touch()
-    assert await find_parts(live, IN_POD) == (["labeler", "cluster", "wishes"], set())
+    assert await find_parts(live, IN_POD) == (["labeler", "cluster", "wishes", "signals"], set())

@@ -77,8 +77,11 @@ async def test_without_an_api_server_there_is_nobody_to_tell(
     def no_control() -> Control:
         raise AssertionError("nothing is built here")
 
+    async def identify_nobody() -> None:
+        raise AssertionError("nothing is built here")
+
     services = Services(bus, conditions, clock, live)
-    cluster = ClusterWiring(services, {}, "node-1", OrderHandlers(), no_control)
+    cluster = ClusterWiring(services, {}, "node-1", OrderHandlers(), no_control, identify_nobody)
     side = SlicesWiring(services, cluster, "node-1", lambda: Gates((), clock=clock))
     assert [spec.name for spec in side.specs()] == parts
     assert {one.code for one in conditions.all_set()} == codes

@@ -26,7 +26,7 @@ from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import Eviction, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import EventSeries, Eviction, NodeCondition, NodeEvent, Taint
 from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, ClusterCondition
 from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.slices import DeviceClass, SliceContent, SliceDevice, SlicePool
@@ -92,6 +92,11 @@ async def ask_of_node(server: ApiServerUnderTest, client: KubeClient, name: str)
     await node.change_taint(taint, present=False)
     await node.write_annotation("nvidia.com/x", None)
     await node.write_event(found, NodeEvent(reason="GPUUnhealthy", note="n"), 2)
+    pod = PodIdentity(namespace=NAMESPACE, name="x", uid=found.uid)
+    event = NodeEvent(reason="GPUXidError", note="n", pod=pod)
+    for is_written in (False, True):
+        series = EventSeries(event=event, pod=pod, first_seconds=1.0, last_seconds=2.0, is_written=is_written)
+        await node.write_series(series)
     found = await node.read_node()
     assert ("nvidia.com/x" in found.annotations, taint in found.taints) == (False, False)
     await server.drop("nodes", name)

@@ -11,7 +11,8 @@ from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
-from nodeagent.model.cluster import READY_CONDITION, NodeCondition, NodeEvent, Taint
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import READY_CONDITION, EventSeries, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.slices import DeviceClass, DeviceTaint, SliceContent, SliceDevice, SlicePool
 from tests.fakes.node_api import FakeNodeApi
@@ -185,6 +186,9 @@ async def test_annotations_and_taints_come_and_go(open_node: OpenNode) -> None:
         state = await anext(states)
         assert taint not in state.taints
         await node.write_event(state, NodeEvent(reason="GPUUnhealthy", note="n"), 3)
+        pod = PodIdentity(namespace="default", name="x", uid=state.uid)
+        event = NodeEvent(reason="GPUXidError", note="n", pod=pod)
+        await node.write_series(EventSeries(event=event, pod=pod, first_seconds=1.0, last_seconds=1.0))
 
 
 async def test_classes_are_told_whole_after_each_change(open_classes: OpenClasses) -> None:

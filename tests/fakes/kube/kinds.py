@@ -120,6 +120,8 @@ def _check_event(document: Json) -> list[Cause]:
     if len(document.get("note", "").encode()) > 1024:
         causes.append(("FieldValueInvalid", "note", 'Invalid value: "": can have at most 1024 characters'))
     causes += [("FieldValueRequired", key, "Required value") for key in ("action", "reason") if not document.get(key)]
+    if (document.get("series") or {"count": 2})["count"] < 2:
+        causes.append(("FieldValueInvalid", "series.count", 'Invalid value: "": should be at least 2'))
     controller = document.get("reportingController", "")
     if not _NAME.fullmatch(controller.rpartition("/")[2]):
         causes.append(

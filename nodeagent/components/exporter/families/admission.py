@@ -1,10 +1,11 @@
-"""Waiting times of pods at admission, prepared claims, and devices in published slices; pure.
+"""Waiting times of pods at admission, prepared claims, devices in published slices, and events on pods; pure.
 
 Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
 from nodeagent.components.exporter.exposition import Family, counter, gauge
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import PodEventCounts
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.slices import PublishedSlices
 
@@ -66,4 +67,22 @@ def build_claim_families(table: ReadyClaims | None, slices: PublishedSlices | No
             "nodeagent_slice_devices", "Devices that claims can have, those that are kept from pods too.", told.devices
         ),
         tell("nodeagent_slice_devices_tainted", "Those of them that pods are kept away from.", len(told.tainted)),
+    )
+
+
+def build_signal_families(counts: PodEventCounts | None) -> tuple[Family, ...]:
+    """The families about events on pods; no series where no such events are written."""
+    told = counts or PodEventCounts()
+    outcomes = (("written", told.written), ("failed", told.failed), ("dropped", told.dropped))
+    return (
+        counter(
+            "nodeagent_signal_events_total",
+            "Events on pods about faults of their GPUs, by outcome: requests written and failed, and events dropped.",
+            [((("outcome", outcome),), value) for outcome, value in outcomes] if counts is not None else [],
+        ),
+        gauge(
+            "nodeagent_signal_events_waiting",
+            "Events on pods about faults of their GPUs that are yet to be written.",
+            [((), told.waiting)] if counts is not None else [],
+        ),
     )

@@ -39,6 +39,7 @@ QUIET = frozenset(
         "PartTable",
         "PartUsage",
         "PluginState",
+        "PodEventCounts",
         "PodLabelTable",
         "PublishedSlices",
         "RuntimeState",
@@ -115,6 +116,9 @@ def _describe_health(value: HealthReport, _names: Names) -> str:
 
 WORDS: dict[type, Callable[[Any, Names], str]] = {
     events.XidReported: lambda one, names: f"XID {one.xid} on {_call(one.gpu, names)}{_because(one.message)}",
+    events.GpuFaultReported: lambda one, names: (
+        f"fault of {_call(one.gpu, names) if one.gpu else f'NVSwitch {one.address}'}: {one.name}"
+    ),
     events.GpuEventReported: lambda one, names: (
         f"{one.kind.replace('_', ' ')}{f' {one.data}' if one.data else ''} reported of {_call(one.gpu, names)}"
     ),

@@ -9,9 +9,14 @@ from nodeagent.components.exporter.exposition import (
     render_exposition,
     render_families,
 )
-from nodeagent.components.exporter.families.admission import build_admission_families, build_claim_families
+from nodeagent.components.exporter.families.admission import (
+    build_admission_families,
+    build_claim_families,
+    build_signal_families,
+)
 from nodeagent.components.exporter.families.gpus import build_mig_families, build_mps_families
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import PodEventCounts
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.mig import GpuChange, MigState
@@ -111,6 +116,18 @@ def test_slices_that_could_not_be_written_are_told() -> None:
 
 def test_a_node_that_serves_no_claims_has_no_series() -> None:
     assert all(not family.samples for family in build_claim_families(ReadyClaims(), None))
+
+
+def test_events_on_pods_are_counted_by_outcome() -> None:
+    """On a node that writes no such events there are no series."""
+    events, waiting = build_signal_families(PodEventCounts(written=5, failed=2, dropped=1, waiting=3))
+    assert [(dict(labels)["outcome"], value) for labels, value in events.samples] == [
+        ("written", 5),
+        ("failed", 2),
+        ("dropped", 1),
+    ]
+    assert [value for _, value in waiting.samples] == [3]
+    assert all(not family.samples for family in build_signal_families(None))
 
 
 def test_a_layout_and_its_change_are_shown() -> None:

@@ -110,6 +110,18 @@ async def test_a_device_of_another_claim_is_not_given_a_second_time(world: World
         assert world.codes == ["claim-refused"]
 
 
+async def test_the_version_of_the_api_is_learned_before_the_first_claim(world: World) -> None:
+    """An API server that is away then keeps nothing from starting."""
+    api(world)
+    assert world.api is not None
+    for broken in ("", "10.0.0.1 does not answer"):
+        world.api.broken, world.api.learned = broken, 0
+        async with world.running():
+            await anyio.wait_all_tasks_blocked()
+            assert world.api.learned == 1
+        assert world.api.asked == 0
+
+
 async def test_without_api_server_what_is_prepared_stays_and_what_is_new_waits(world: World) -> None:
     """And says what it waits for; a claim is put away without it too."""
     api(world)

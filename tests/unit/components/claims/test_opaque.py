@@ -43,6 +43,14 @@ def turns(interval: str) -> dict[str, object]:
             SharingRequest("GpuConfig", MPS, mps=MpsRequest(50, 10 << 30, (("0", 1 << 20),))),
         ),
         (
+            gpu_config({"strategy": "MPS", "mpsConfig": {"multiUser": True}}),
+            SharingRequest("GpuConfig", MPS, mps=MpsRequest(multi_user=True)),
+        ),
+        (
+            gpu_config({"strategy": "MPS", "mpsConfig": {"multiUser": False}}),
+            SharingRequest("GpuConfig", MPS),
+        ),
+        (
             gpu_config({"strategy": "MPS", "mpsConfig": {}}, kind="MigDeviceConfig"),
             SharingRequest("MigDeviceConfig", MPS),
         ),
@@ -92,6 +100,7 @@ def test_what_is_not_understood_is_refused_by_the_name_of_the_field(parameters: 
         ({"defaultPinnedDeviceMemoryLimit": "10gb"}, "MemoryLimit: '10gb' is no quantity"),
         ({"defaultPinnedDeviceMemoryLimit": []}, r"MemoryLimit is \[\]: give a quantity"),
         ({"defaultPerDevicePinnedMemoryLimit": {"0": "x"}}, r"defaultPerDevicePinnedMemoryLimit.0: 'x' is no"),
+        ({"multiUser": "true"}, "p.sharing.mpsConfig.multiUser is 'true': give true or false"),
         ({"percentage": 1}, 'unknown field "p.sharing.mpsConfig.percentage"'),
     ],
 )

@@ -69,7 +69,7 @@ async def test_a_daemon_serves_several_users_where_the_driver_has_the_mode(
         await host.start(place, (), multi_user=True)
     fake.behave("multi-user")
     pid = await host.start(place, (), multi_user=True)
-    with pytest.raises(MpsRefused, match="already running$"):
+    with pytest.raises(MpsRefused, match=r"already running$"):
         await host.start(place, (), multi_user=True)
     await host.kill(pid)
     await host.wait_end(pid)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 
@@ -28,14 +27,11 @@ type (
 )
 
 type question struct {
-	// What is asked: fields, config, limits or device.
+	// What is asked: fields, config or device.
 	Ask        string          `json:"ask"`
 	Kind       string          `json:"kind"`
 	Parameters json.RawMessage `json:"parameters"`
-
-	UUIDs   []string                     `json:"uuids"`
-	Default *resource.Quantity           `json:"default"`
-	Each    map[string]resource.Quantity `json:"each"`
+	UUIDs      []string        `json:"uuids"`
 
 	Shares string   `json:"shares"`
 	GPU    gpuFact  `json:"gpu"`
@@ -100,20 +96,21 @@ func listFields(of reflect.Type, prefix string) []string {
 }
 
 // What their driver does with a configuration between the claim and the device.
-func read(parameters []byte) (any, error) {
-	decoded, err := runtime.Decode(configapi.StrictDecoder, parameters)
+func read(q question, a *answer) error {
+	decoded, err := runtime.Decode(configapi.StrictDecoder, q.Parameters)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	config, ok := decoded.(configapi.Interface)
 	if !ok {
-		return nil, fmt.Errorf("no configuration: %T", decoded)
+		return fmt.Errorf("no configuration: %T", decoded)
 	}
+	a.Config = config
 	if err := config.Normalize(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := config.Validate(); err != nil {
-		return nil, err
+		return err
 	}
 	var sharing configapi.Sharing
 	switch each := config.(type) {
@@ -122,15 +119,19 @@ func read(parameters []byte) (any, error) {
 	case *configapi.MigDeviceConfig:
 		sharing = each.Sharing
 	default:
-		return config, nil
+		return nil
 	}
 	if sharing.IsTimeSlicing() {
 		_, err = sharing.GetTimeSlicingConfig()
 	}
 	if sharing.IsMps() {
-		_, err = sharing.GetMpsConfig()
+		var daemon *configapi.MpsConfig
+		if daemon, err = sharing.GetMpsConfig(); err == nil {
+			limits := daemon.DefaultPerDevicePinnedMemoryLimit
+			a.Limits, err = limits.Normalize(q.UUIDs, daemon.DefaultPinnedDeviceMemoryLimit)
+		}
 	}
-	return config, err
+	return err
 }
 
 func describe(q question) *resourceapi.Device {
@@ -187,9 +188,7 @@ func reply(q question) (a answer) {
 	case "fields":
 		a.Fields = listFields(reflect.TypeOf(kinds[q.Kind]), "")
 	case "config":
-		a.Config, err = read(q.Parameters)
-	case "limits":
-		a.Limits, err = configapi.MpsPerDevicePinnedMemoryLimit(q.Each).Normalize(q.UUIDs, q.Default)
+		err = read(q, &a)
 	case "device":
 		a.Device = describe(q)
 	default:

@@ -230,7 +230,7 @@ def test_clients_of_several_users_need_a_board_that_serves_them() -> None:
     assert device.sharing is not None
     assert device.sharing.mps == MpsLimits(multi_user=True)
     old = look(replace(make_gpu(0), compute_capability=(6, 1)), powers=ALL)
-    with pytest.raises(ClaimRefused, match="mpsConfig.multiUser is true, and gpu-0 is older than Volta"):
+    with pytest.raises(ClaimRefused, match=r"mpsConfig.multiUser is true, and gpu-0 is older than Volta"):
         plan(make_result(), view=old, configs=(several,))
 
 

@@ -1,4 +1,4 @@
-"""The admission policy for claims on the real API server: it refuses what Prepare refuses on every node, and no more."""
+"""The admission policy for claims on the real API server: it refuses what Prepare refuses on every node, no more."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's DRA driver 0.5.0 and ours read in claims and publish of devices: differences have their reasons here."""
+"""What NVIDIA's DRA driver 0.5.0 and ours read in claims and publish of devices, with a reason for each difference."""
 
 from collections.abc import Mapping
 from pathlib import Path

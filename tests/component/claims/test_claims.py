@@ -110,18 +110,6 @@ async def test_a_device_of_another_claim_is_not_given_a_second_time(world: World
         assert world.codes == ["claim-refused"]
 
 
-async def test_the_version_of_the_api_is_learned_before_the_first_claim(world: World) -> None:
-    """An API server that is away then keeps nothing from starting."""
-    api(world)
-    assert world.api is not None
-    for broken in ("", "10.0.0.1 does not answer"):
-        world.api.broken, world.api.learned = broken, 0
-        async with world.running():
-            await anyio.wait_all_tasks_blocked()
-            assert world.api.learned == 1
-        assert world.api.asked == 0
-
-
 async def test_without_api_server_what_is_prepared_stays_and_what_is_new_waits(world: World) -> None:
     """And says what it waits for; a claim is put away without it too."""
     api(world)
@@ -133,6 +121,10 @@ async def test_without_api_server_what_is_prepared_stays_and_what_is_new_waits(w
         answer = (await world.prepare(make_reference("claim-2", "c2")))["claim-2"]
         assert answer == "claim ns/c2 must be read before it is prepared: cannot read: 10.0.0.1 does not answer"
         assert await world.unprepare() == {"claim-1": ""}
+    assert world.api.learned == 1, "before the first claim, so that none waits for it"
+    async with world.running():
+        await anyio.wait_all_tasks_blocked()
+    assert world.api.learned == 2, "an API server that is away keeps nothing from starting"
     world.api = None
     async with world.running():
         assert world.codes == ["claims-without-api"]

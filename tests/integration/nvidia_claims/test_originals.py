@@ -19,6 +19,7 @@ from nodeagent.rules.claims.quantity import parse_quantity
 from nodeagent.rules.mps.limits import resolve_limits
 from tests.generators.claim_policy import MPS, SHARING
 from tests.integration.claim_configs import GPUS, find_refusal, list_configs
+from tests.integration.nvidia_claims import DRA_DRIVER
 from tests.integration.nvidia_plugin.program import Original, ask_original
 from tests.integration.runtimes.releases import BUILD_SECONDS
 from tests.support.gpus import make_mig_devices
@@ -32,9 +33,7 @@ pytestmark = [
 
 Json = Any
 DRIVER_050: Final = Original(
-    module="sigs.k8s.io/dra-driver-nvidia-gpu",
-    version="0.5.0",
-    sum="h1:CjUBJwemlt4kYy5AN+I7Ce4mMp9V4VKR97EBogSoDus=",
+    *DRA_DRIVER,
     package="cmd/gpu-kubelet-plugin",
     test=Path(__file__).parent / "claims_test.go",
     function="TestClaims",

@@ -1,5 +1,6 @@
 """The admission policy for claims on the real API server: it refuses what Prepare refuses on every node, no more."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,11 +22,17 @@ UNKNOWN_KIND = gpu_config(kind="Unknown")
 
 
 @pytest.fixture(scope="module")
-def api(api_server: Cluster) -> Api:
-    """The API server once the policy counts."""
+def api(api_server: Cluster) -> Iterator[Api]:
+    """The API server for as long as the policy counts."""
     api_server.run("kubectl", "apply", "-f", str(POLICY))
-    wait_until("the policy to count", lambda: find_refusal_by(api_server.api, UNKNOWN_KIND), timeout_seconds=30)
-    return api_server.api
+    made = api_server.api
+
+    def probe() -> str | None:
+        return None if find_refusal_by(made, UNKNOWN_KIND) else "the claim was taken"
+
+    wait_until("the policy to count", probe, timeout_seconds=30)
+    yield made
+    api_server.run("kubectl", "delete", "-f", str(POLICY))
 
 
 def find_refusal_by(api: Api, parameters: Json, kind: str = "ResourceClaim", driver: str = DRA_DRIVER) -> str:

@@ -27,7 +27,13 @@ class SimulatedMps:
         daemon = self._daemons.get(place.name)
         return daemon.pid if daemon is not None else None
 
-    async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:  # noqa: ARG002 - the port
+    async def start(
+        self,
+        place: MpsPlace,
+        gpus: Sequence[GpuUuid],  # noqa: ARG002 - the port
+        *,
+        multi_user: bool = False,  # noqa: ARG002 - the port
+    ) -> int:
         """Start a daemon."""
         daemon = self._daemons[place.name] = _Daemon(next(self._numbers))
         return daemon.pid

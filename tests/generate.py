@@ -30,6 +30,7 @@ from tests.generators.chart import (
     render_refused_pod_permissions,
     render_runtime_class,
 )
+from tests.generators.claim_policy import render_chart_claim_policy, render_claim_policy
 from tests.generators.concepts_picture import render_concepts
 from tests.generators.glossary_page import render_glossary
 from tests.generators.tree import render_architecture
@@ -55,6 +56,8 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/templates/rbac-mig.yaml": render_mig_permissions,
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
     "deploy/chart/templates/rbac-claims.yaml": render_claim_permissions,
+    "deploy/claim-policy.yaml": render_claim_policy,
+    "deploy/chart/templates/claim-policy.yaml": render_chart_claim_policy,
     "deploy/chart/templates/rbac-fractions.yaml": render_fraction_permissions,
     "deploy/chart/templates/rbac-refused-pods.yaml": render_refused_pod_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,

@@ -160,6 +160,8 @@ class Gpu(Value, frozen=True):
     inforom_valid: bool | None = None
     """Whether the checksums of the board's InfoROM are right."""
     virtualization_mode: VirtualizationMode = VirtualizationMode.NONE
+    addressing_mode: str = ""
+    """How the GPU reaches the host's memory: `ATS`, `HMM` or `None`; empty for a driver without an answer."""
     mig: Mig | None = None
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None

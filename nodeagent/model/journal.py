@@ -158,6 +158,11 @@ class ClaimSharing(Value, frozen=True):
     group: int = 0
     """Devices of the same group are shared together."""
 
+    @property
+    def needs_whole_gpu(self) -> bool:
+        """Whether other claims must not have the GPU: a daemon of MPS or a time slice is all of the GPU's."""
+        return self.way is SharingWay.MPS or self.interval not in ("", "Default")
+
 
 class PreparedDevice(Value, frozen=True):
     """A device made ready for a claim."""

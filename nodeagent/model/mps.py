@@ -70,6 +70,8 @@ class MpsLimits(Value, frozen=True):
     """Hundredths of a GPU's threads; `None` leaves the limit to the daemon, unlimited by default."""
     memory_mib: Mapping[GpuUuid, int] = field(default_factory=dict)
     """Memory of each GPU; a GPU not listed has no limit."""
+    multi_user: bool = False
+    """Whether clients of several users work at once; else the clients of a user wait for the end of another user's."""
 
 
 class MpsAccess(Value, frozen=True):

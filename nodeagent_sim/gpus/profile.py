@@ -92,6 +92,8 @@ class ProfileSpec(Spec, frozen=True):
     numa_cpus: dict[int, str] = msgspec.field(default_factory=dict)
     nvlink: WiringSpec | None = None
     fabric: FabricSpec | None = None
+    addressing_mode: Literal["", "None", "HMM", "ATS"] = ""
+    """How the GPUs reach the host's memory; empty for a driver without an answer."""
     mig: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     jobs: bool = True
     """Whether jobs come and go by themselves while holders are not set; else the GPUs rest."""
@@ -119,6 +121,7 @@ class Profile(Spec, frozen=True):
     nvlink: WiringSpec | None
     switches: tuple[PciAddress, ...]
     fabric: FabricSpec | None
+    addressing_mode: str
     mig: dict[int, tuple[str, ...]]
     jobs: bool
 
@@ -181,6 +184,7 @@ def _build_profile(name: str, spec: ProfileSpec) -> Profile:
         nvlink=spec.nvlink,
         switches=tuple(parse_pci_address(address) for address in spec.nvlink.switches) if spec.nvlink else (),
         fabric=spec.fabric,
+        addressing_mode=spec.addressing_mode,
         mig=spec.mig,
         jobs=spec.jobs,
     )

@@ -134,6 +134,7 @@ def _render_gpu(world: World, gpu: GpuState, index: int) -> Gpu:
         persistence_mode=True,
         ecc_enabled=True,
         inforom_valid=True,
+        addressing_mode=world.profile.addressing_mode,
         mig=_render_mig(gpu),
         nvlinks=world.list_links(gpu),
         fabric=_render_fabric(world.profile.fabric, pending=world.driver.fabric_pending),

@@ -210,3 +210,21 @@ def test_the_policy_of_slices_names_the_driver_of_the_configuration(driver: str)
     objects = render_objects("--set", f"config.claims.enabled=true,config.claims.driver={driver}")
     text = str(objects["ValidatingAdmissionPolicy", "nodeagent-own-slices"])
     assert (f'driver == "{driver}"' in text, "gpu.nvidia.com" in text) == (True, driver == "gpu.nvidia.com")
+
+
+POLICY = "nodeagent-claim-configurations"
+
+
+@needs_helm
+def test_claims_are_judged_when_they_are_made_only_where_the_cluster_wants_it() -> None:
+    """As reviewed, whatever the release has of claims; a driver of another name has rules of that name."""
+    reviewed = read_objects((ROOT / "deploy/claim-policy.yaml").read_text())
+    assert not reviewed.keys() & render_objects("--set", "config.claims.enabled=true").keys()
+    objects = render_objects("--set", "claimPolicy.enabled=true")
+    assert {key: objects.get(key) for key in reviewed} == reviewed
+    renamed = render_objects("--set", "claimPolicy.enabled=true,config.claims.driver=gpu.example.com")
+    policy = renamed["ValidatingAdmissionPolicy", POLICY]
+    assert "gpu.nvidia.com" not in str(policy)
+    assert str(policy).count("gpu.example.com") == str(reviewed["ValidatingAdmissionPolicy", POLICY]).count(
+        "gpu.nvidia.com"
+    )

@@ -45,10 +45,10 @@ from tests.integration.cluster.making.render import BUSYBOX_IMAGE
 from tests.integration.cluster.pods import WAIT, Pods, has_reached, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
+from tests.integration.nvidia_claims import DRA_DRIVER
 from tests.integration.runtimes.releases import fetch_module
 
 PROFILE = "dgx-h100"
-DRA_DRIVER = ("sigs.k8s.io/dra-driver-nvidia-gpu", "0.5.0", "h1:CjUBJwemlt4kYy5AN+I7Ce4mMp9V4VKR97EBogSoDus=")
 PROFILES = Path(gpus.__file__).parent / "profiles"
 SETTLE_SECONDS = 150.0
 """The kubelet asks again about every minute and a half for a pod whose claim was refused."""

@@ -304,6 +304,18 @@ def test_claims_share_a_gpu_by_memory_and_cores(node: Cluster, pods: Pods, make_
     assert results_of(node, little)[0]["consumedCapacity"]["cores"] == "0"
 
 
+@pytest.mark.parametrize(("share_by", "count"), [("2", 2), ("unlimited", 3)])
+def test_claims_that_name_nothing_share_a_gpu_by_number_or_without_one(
+    node: Cluster, pods: Pods, make_agent: MakeAgent, share_by: str, count: int
+) -> None:
+    make_agent(gpus="simulated:t4", settings=settings(node.layout, shares=True, share_by=share_by))
+    (device,) = wait_devices(node, 1)
+    for number in range(count):
+        assert wait_given(node, pods, request(node, pods, ask(f"plain-{number}"))) == [device]
+    if share_by.isdigit():
+        wait_refused(node, pods, request(node, pods, ask("one-too-many")))
+
+
 def test_pods_that_ask_in_the_old_way_are_served_by_claims(node: Cluster, pods: Pods, make_agent: MakeAgent) -> None:
     """`nvidia.com/gpu` by the class, as a cluster moves from one way to the other."""
     node.api.patch(

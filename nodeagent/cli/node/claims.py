@@ -103,7 +103,8 @@ def _explain_device(device: PreparedDevice) -> Iterator[str]:
     if device.is_made:
         yield "made for this claim, and taken away with it"
     if device.part is not None:
-        yield f"a share: {device.part.cores} cores, {render_bytes(device.part.memory_bytes)}"
+        size = device.part.memory_bytes
+        yield f"a share: {device.part.cores} cores, {render_bytes(size) if size else 'no memory of its own'}"
     sharing = device.sharing
     if sharing is not None and sharing.way is SharingWay.TIME_SLICING:
         yield f"its containers take turns, time slice {sharing.interval}"
@@ -111,6 +112,7 @@ def _explain_device(device: PreparedDevice) -> Iterator[str]:
         percentage, memory = sharing.mps.thread_percentage, sharing.mps.memory_mib.get(device.gpu)
         limits = [f"{percentage} % of its threads each"] if percentage is not None else []
         limits += [f"{render_bytes(memory * MIB)} each"] if memory is not None else []
+        limits += ["several users at once"] if sharing.mps.multi_user else []
         yield f"its containers share it by MPS{': ' if limits else ''}{', '.join(limits)}"
     for name in device.cdi_names:
         yield f"told to the runtime as {name}"

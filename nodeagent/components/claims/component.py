@@ -108,8 +108,7 @@ class Claims:
             tasks.start_soon(self._watch_files, name="claims files")
             tasks.start_soon(self._reconcile_forever, name="claims reconciled")
             if self._dependencies.open_api is not None:
-                # The API client is loaded before the first pod waits for it.
-                tasks.start_soon(self._find_api, name="claims API")
+                tasks.start_soon(self._meet_api, name="claims API")
             while True:
                 try:
                     await self._dependencies.serve(self, self._note_standing, task_status.started)
@@ -327,6 +326,14 @@ class Claims:
         if ready is None:
             raise ClaimRefused("the journal of what is given out has not been read yet: see `nodeagent status`")
         return ready
+
+    async def _meet_api(self) -> None:
+        """Load the client and learn the API's version before the first pod waits for both."""
+        try:
+            await (await self._find_api()).learn_version()
+        except NodeagentError as error:
+            # The first claim asks again, and its refusal tells the obstacle.
+            self._log.debug("claims_version_not_learned", error=str(error))
 
     async def _find_api(self) -> ClaimApi:
         if self._dependencies.open_api is None:

@@ -31,6 +31,7 @@ class MpsRequest(NamedTuple):
     thread_percentage: int | None = None
     memory_bytes: int | None = None
     memory_bytes_by_gpu: tuple[tuple[str, int], ...] = ()
+    multi_user: bool = False
 
 
 class SharingRequest(NamedTuple):
@@ -148,12 +149,16 @@ def _read_mps(fields: "_Fields") -> MpsRequest:
         raise ClaimRefused(f"{fields.where}.defaultActiveThreadPercentage is {_show(percentage)}: give 0 to 100")
     limit = fields.take("defaultPinnedDeviceMemoryLimit")
     by_gpu = fields.take_fields("defaultPerDevicePinnedMemoryLimit")
+    multi_user = fields.take("multiUser")
     fields.finish()
+    if multi_user is not None and not isinstance(multi_user, bool):
+        raise ClaimRefused(f"{fields.where}.multiUser is {_show(multi_user)}: give true or false")
     where = f"{fields.where}.defaultPinnedDeviceMemoryLimit"
     sizes = (
         [] if by_gpu is None else [(key, _read_size(each, f"{by_gpu.where}.{key[:60]}")) for key, each in by_gpu.rest()]
     )
-    return MpsRequest(percentage, None if limit is None else _read_size(limit, where), tuple(sizes))
+    memory_bytes = None if limit is None else _read_size(limit, where)
+    return MpsRequest(percentage, memory_bytes, tuple(sizes), multi_user=bool(multi_user))
 
 
 def _read_size(value: object, where: str) -> int:

@@ -33,7 +33,7 @@ from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.rules.cdi_names import CLAIM_KIND, qualify
 from nodeagent.rules.claims.naming import NamedDevice, find_device
 from nodeagent.rules.claims.quantity import QuantityUnreadable, parse_quantity
-from nodeagent.rules.mps.limits import resolve_limits
+from nodeagent.rules.mps.limits import MIB, find_most_clients, resolve_limits
 
 DEVICES_MAX: Final = 128
 """Devices that one claim may have; the API allows 32, and may allow more some day."""
@@ -211,26 +211,29 @@ def _plan_way(config: PlacedRequest, devices: Sequence[NamedDevice], view: NodeV
 
 def _resolve(request: SharingRequest, devices: Sequence[NamedDevice], where: str) -> MpsLimits:
     uuids = list(dict.fromkeys(device.gpu.uuid for device in devices))
-    mps = request.mps
+    mps, where = request.mps, f"{where}.opaque.parameters.sharing.mpsConfig"
+    old = [device.name for device in devices if find_most_clients(device.gpu) == 0]
+    if mps.multi_user and old:
+        raise ClaimRefused(
+            f"{where}.multiUser is true, and {old[0]} is older than Volta, where MPS serves a single user at a time:"
+            " leave multiUser out"
+        )
     try:
-        return resolve_limits(uuids, mps.thread_percentage, mps.memory_bytes, dict(mps.memory_bytes_by_gpu))
+        limits = resolve_limits(uuids, mps.thread_percentage, mps.memory_bytes, dict(mps.memory_bytes_by_gpu))
     except MpsRefused as error:
-        raise ClaimRefused(f"{where}.opaque.parameters.sharing.mpsConfig: {error}") from error
+        raise ClaimRefused(f"{where}: {error}") from error
+    return replace(limits, multi_user=mps.multi_user)
 
 
 def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: NodeView) -> PreparedDevice:
     result, device = chosen.result, chosen.device
     if result.share_id and not _UID.fullmatch(result.share_id):
         raise ClaimRefused(f"device {device.name} has the share id {result.share_id[:80]!r}, which is none")
-    is_beside = bool(result.share_id) or result.is_admin
-    if is_beside and sharing is not None and sharing.interval not in ("", INTERVALS[OWN]):
-        raise ClaimRefused(
-            f"device {device.name} is had beside others, and a time slice is all of the GPU's: leave the interval out"
-        )
-    if is_beside and sharing is not None and sharing.way is SharingWay.MPS:
-        raise ClaimRefused(
-            f"device {device.name} is had beside others, and MPS takes all of a GPU for its own clients: leave MPS out"
-        )
+    part = _plan_fraction(result, device, view)
+    if sharing is not None and sharing.needs_whole_gpu:
+        _check_alone(result, device, part, sharing)
+        # The journal keeps others away from the GPU as for a GPU that is not shared.
+        part = None
     uuid: DeviceUuid = device.gpu.uuid if device.is_gpu else device.mig.uuid if device.mig else MigUuid("")
     is_made = not device.is_gpu and device.mig is None
     share = f"-{result.share_id}" if result.share_id else ""
@@ -242,13 +245,28 @@ def _plan_device(uid: str, chosen: _Chosen, sharing: ClaimSharing | None, view: 
         device=device.name,
         uuid=uuid,
         cdi_names=(qualify(CLAIM_KIND, f"{uid}-{device.name}{share}"),),
-        part=_plan_fraction(result, device, view),
+        part=part,
         gpu=device.gpu.uuid,
         share_id=result.share_id,
         is_admin=result.is_admin,
         sharing=sharing,
         is_made=is_made,
         alternative=alternative,
+    )
+
+
+def _check_alone(result: ClaimResult, device: NamedDevice, part: GpuFraction | None, sharing: ClaimSharing) -> None:
+    whole = device.gpu.memory_total_bytes // MIB * MIB
+    has_all = part is None or (0 < whole <= part.memory_bytes and part.cores in {0, ALL_CORES})
+    if has_all and not result.is_admin:
+        return
+    what, remedy = (
+        ("MPS takes all of a GPU for its own clients", "leave MPS out")
+        if sharing.way is SharingWay.MPS
+        else ("a time slice is all of the GPU's", "leave the interval out")
+    )
+    raise ClaimRefused(
+        f"device {device.name} is had beside others, and {what}: ask for all memory of the GPU, or {remedy}"
     )
 
 

@@ -3,7 +3,7 @@
 All containers of the claim use its fraction together: the use of one container leaves less for the others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from nodeagent.components.claims.opaque import ALL_CORES, INTERVALS
 from nodeagent.config.live import LiveSettings
@@ -46,23 +46,21 @@ class LimitsFolders:
 
 def plan_shared_limits(claim: PreparedClaim, inventory: Inventory, *, compute: bool) -> tuple[FractionLimit, ...]:
     """The limits of a claim's containers on each GPU; all fractions of the same GPU add up."""
-    parts: dict[GpuUuid, GpuFraction] = {}
+    parts: dict[GpuUuid, list[GpuFraction]] = {}
     for device in claim.devices:
         if device.part is not None:
-            before = parts.get(device.gpu, GpuFraction(gpu=device.gpu, cores=0, memory_bytes=0))
-            parts[device.gpu] = GpuFraction(
-                gpu=device.gpu,
-                cores=before.cores + device.part.cores,
-                memory_bytes=before.memory_bytes + device.part.memory_bytes,
-            )
+            parts.setdefault(device.gpu, []).append(device.part)
     whole = {gpu.uuid: gpu.memory_total_bytes for gpu in inventory.gpus}
-    return tuple(_limit(fraction, whole, compute=compute) for fraction in parts.values())
+    return tuple(_limit(gpu, fractions, whole, compute=compute) for gpu, fractions in parts.items())
 
 
-def _limit(part: GpuFraction, whole: Mapping[GpuUuid, int], *, compute: bool) -> FractionLimit:
-    is_all = part.memory_bytes >= whole.get(part.gpu, part.memory_bytes + 1)
-    cores = part.cores if compute and 0 < part.cores < ALL_CORES else None
-    return FractionLimit(gpu=part.gpu, memory_bytes=None if is_all else part.memory_bytes, cores=cores, cores_max=cores)
+def _limit(gpu: GpuUuid, parts: Sequence[GpuFraction], whole: Mapping[GpuUuid, int], *, compute: bool) -> FractionLimit:
+    memory = sum(part.memory_bytes for part in parts)
+    # A share without memory of its own has the memory that others leave.
+    is_all = memory >= whole.get(gpu, memory + 1) or not all(part.memory_bytes for part in parts)
+    total = sum(part.cores for part in parts)
+    cores = total if compute and 0 < total < ALL_CORES else None
+    return FractionLimit(gpu=gpu, memory_bytes=None if is_all else memory, cores=cores, cores_max=cores)
 
 
 OWN = INTERVALS.index("Default")

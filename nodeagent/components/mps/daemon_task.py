@@ -133,7 +133,7 @@ class DaemonSupervisor:
         await self._engage()
         if pid is None:
             await self._set_modes()
-            pid = await self._host.start(self._place, self.wanted.gpus)
+            pid = await self._host.start(self._place, self.wanted.gpus, multi_user=self.wanted.limits.multi_user)
         await self._configure(has_servers=was_found)
         if was_found:
             await self._look(pid, must_ask=True)

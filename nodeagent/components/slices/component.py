@@ -230,6 +230,7 @@ class Slices:
                 driver=self._pool.driver,
                 on_demand=settings.mig_on_demand,
                 shares=settings.shares,
+                share_by=settings.share_by,
                 taints=settings.slices.taints,
             ),
             facts=self._facts,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from nodeagent.config.sections.claims import BY_MEMORY
 from nodeagent.model.gpu import Gpu, MigDevice
 from nodeagent.model.slices import Capacity, CapacityPolicy, CounterSet
 from nodeagent.rules.claims.naming import MigPlace, NamedDevice, list_places, name_gpu
@@ -24,16 +25,19 @@ def describe_capacity(device: NamedDevice, *, on_demand: bool) -> dict[str, Capa
     return {name: Capacity(value=value) for name, value in found.items() if value or name != "memory"}
 
 
-def describe_shares(device: NamedDevice) -> dict[str, Capacity]:
-    """The capacity of a GPU that claims divide among themselves: a claim without a request has all of the memory."""
+def describe_shares(device: NamedDevice, share_by: str = BY_MEMORY) -> dict[str, Capacity]:
+    """The capacity of a GPU that claims divide among themselves, by the setting `claims.share_by`."""
     whole = device.gpu.memory_total_bytes // MIB * MIB
-    return {
-        "memory": Capacity(
-            value=device.gpu.memory_total_bytes, share=CapacityPolicy(default=whole, least=MIB, step=MIB, most=whole)
-        ),
+    default, least = (whole, MIB) if share_by == BY_MEMORY else (0, 0)
+    shares = {
+        "memory": Capacity(value=whole, share=CapacityPolicy(default=default, least=least, step=MIB, most=whole)),
         # A claim without a request for compute uses the compute that other claims leave.
         "cores": Capacity(value=CORES, share=CapacityPolicy(default=0, least=0, step=1, most=CORES)),
     }
+    if share_by.isdigit():
+        most = int(share_by)
+        shares["shares"] = Capacity(value=most, share=CapacityPolicy(default=1, least=1, step=1, most=most))
+    return shares
 
 
 def can_be_shared(device: NamedDevice) -> bool:

@@ -19,7 +19,7 @@ from nodeagent.components.slices.describe import (
     describe_shares,
 )
 from nodeagent.components.slices.taints import decide_taints, explain_closed
-from nodeagent.config.sections.claims import TaintRule
+from nodeagent.config.sections.claims import BY_MEMORY, TaintRule
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
@@ -62,6 +62,7 @@ class Choices(Value, frozen=True):
     driver: str
     on_demand: bool = False
     shares: bool = False
+    share_by: str = BY_MEMORY
     taints: tuple[TaintRule, ...] = ()
 
 
@@ -137,10 +138,13 @@ def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]
 
 def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], *, on_demand: bool) -> SliceDevice:
     is_shared = sight.choices.shares and sight.abilities.shares and not on_demand and can_be_shared(device)
+    capacity = (
+        describe_shares(device, sight.choices.share_by) if is_shared else describe_capacity(device, on_demand=on_demand)
+    )
     return SliceDevice(
         name=device.name,
         attributes=describe_attributes(device, sight.facts, on_demand=on_demand),
-        capacity=describe_shares(device) if is_shared else describe_capacity(device, on_demand=on_demand),
+        capacity=capacity,
         consumes=count_need(device) if on_demand else None,
         taints=taints,
         is_shared=is_shared,

@@ -45,6 +45,10 @@ DRIVER_NAME = Text("a DNS sub-domain such as gpu.nvidia.com", rf"{_PART}(\.{_PAR
 INSTANCE = Text("letters, digits and dashes, such as a pod's uid, or nothing", r"([A-Za-z0-9-]*)", 36)
 
 
+BY_MEMORY = "memory"
+SHARE_BY = Text("memory, unlimited, or a whole number from 1 to 9999", r"memory|unlimited|[1-9][0-9]{0,3}", 9)
+
+
 class ClaimsSettings(Section):
     """GPUs by claims of dynamic resource allocation: the driver's name, and its sockets for the kubelet."""
 
@@ -90,6 +94,13 @@ class ClaimsSettings(Section):
         default=False,
         what="let several claims share a GPU, each with the memory and the cores that it asks for",
         why="a claim that asks for a GPU gets all of it",
+    )
+    share_by: str = knob(
+        SHARE_BY,
+        BY_MEMORY,
+        "what a claim takes of a shared GPU without asking, in the words of NVIDIA's DRA driver: memory: all memory;"
+        " unlimited: nothing; a number such as 4: one of so many shares",
+        "a claim that was written without a thought of sharing has the GPU alone",
     )
     time_slices: bool = knob(
         Flag(),

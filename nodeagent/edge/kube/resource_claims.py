@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+import anyio
+
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable, making_sense
 from nodeagent.model.allocation import PodIdentity
@@ -27,6 +29,11 @@ class KubeClaims:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._version = ""
+        self._learning = anyio.Lock()
+
+    async def learn_version(self) -> None:
+        """Learn the version ahead of the first claim; the port's contract is in `model.ports`."""
+        await self._find_version("learn the version of claims")
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The present claim; `None` without a claim."""
@@ -61,17 +68,22 @@ class KubeClaims:
             )
 
     async def _find_version(self, what: str) -> str:
-        """The best version served by the API server, asked for once."""
-        if not self._version:
-            document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
-            with making_sense(what):
-                served = {str(each.get("version")) for each in document.get("versions") or ()}
-            known = [version for version in VERSIONS if version in served]
-            if not known:
-                reason = f"it has none of resource.k8s.io {', '.join(VERSIONS)}"
-                raise ApiUnreachable("the API server", what, reason)
-            self._version = known[0]
-        return self._version
+        """The best version served by the API server, asked for once, by however many claims at a time."""
+        if self._version:
+            return self._version
+        async with self._learning:
+            if not self._version:
+                self._version = await self._ask_version(what)
+            return self._version
+
+    async def _ask_version(self, what: str) -> str:
+        document = await self._client.request("GET", GROUP, attempted=what, in_turn=False)
+        with making_sense(what):
+            served = {str(each.get("version")) for each in document.get("versions") or ()}
+        known = [version for version in VERSIONS if version in served]
+        if not known:
+            raise ApiUnreachable("the API server", what, f"it has none of resource.k8s.io {', '.join(VERSIONS)}")
+        return known[0]
 
 
 def parse_claim(document: Json) -> ResourceClaim:

@@ -46,6 +46,13 @@ _QUIT: Final = "quit"
 _RECEIPT: Final = "get_default_active_thread_percentage"
 """Always answered: without the answer the daemon has read nothing, though the front end may end well."""
 _TURN_SECONDS: Final = 0.05
+_MULTI_USER: Final = "-M"
+_NO_DAEMON: Final = "Cannot find MPS control daemon"
+"""The answer to arguments that the program does not know: the program then takes itself for a front end."""
+_OLD: Final = (
+    "the driver's program knows no multi-user mode, as those of drivers 535 and 550: leave `multiUser` out of the"
+    " claim, or install a newer driver (that of CUDA 13.3 has the mode)"
+)
 _NOT_SENT: Final = "Cannot send command"
 
 
@@ -74,7 +81,7 @@ class HostMps:
         """The daemon of this pipe directory."""
         return await self._look(lambda: find_daemon(place.pipes), "look for a daemon", None)
 
-    async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
+    async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid], *, multi_user: bool = False) -> int:
         """Start a daemon, with nothing of the agent's environment."""
         await self._prepare(place)
         for name in _LOGS:
@@ -85,7 +92,7 @@ class HostMps:
             "CUDA_MPS_PIPE_DIRECTORY": str(place.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(place.logs),
         }
-        argv = self._command(place, "-d")
+        argv = self._command(place, "-d", *((_MULTI_USER,) if multi_user else ()))
         try:
             ran = await run(argv, environment, "", self._settings.start_timeout_seconds)
         except OSError as error:
@@ -94,7 +101,8 @@ class HostMps:
             await self._clear_up(place)
             raise MpsRefused(f"{PROGRAM} did not come up within {self._settings.start_timeout_seconds:g} s")
         if ran.status != 0:
-            raise MpsRefused(f"{PROGRAM} ended with {ran.status}: {ran.said}")
+            old = f"; {_OLD}" if multi_user and _NO_DAEMON in ran.output else ""
+            raise MpsRefused(f"{PROGRAM} ended with {ran.status}: {ran.said}{old}")
         pid = await self.find(place)
         if pid is None:
             raise MpsRefused(f"{PROGRAM} was started and is gone: {ran.said}")

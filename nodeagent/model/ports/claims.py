@@ -31,6 +31,14 @@ class ClaimDriver(Protocol):
 class ClaimApi(Protocol):
     """The cluster's own word on claims."""
 
+    async def learn_version(self) -> None:
+        """Learn the version of the API ahead of the first claim, which then waits for a single answer.
+
+        Raises:
+            NodeagentError: The API server does not answer; the next question learns the version.
+        """
+        ...
+
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The claim as it is now; `None` where there is no such claim."""
         ...

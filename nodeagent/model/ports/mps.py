@@ -46,8 +46,13 @@ class MpsHost(Protocol):
         """The process of the daemon that listens in a place; `None` where there is none."""
         ...
 
-    async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
+    async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid], *, multi_user: bool = False) -> int:
         """Start a daemon with these GPUs, and return its process; the daemon outlives the agent.
+
+        Args:
+            place: the daemon's directories.
+            gpus: in the daemon's order of counting.
+            multi_user: whether clients of several users work at once.
 
         Raises:
             MpsRefused: The daemon does not come up.

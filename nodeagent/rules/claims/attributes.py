@@ -56,6 +56,7 @@ def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: b
             ("cudaComputeCapability", _join_version(gpu.compute_capability)),
             ("driverVersion", parse_version(facts.driver_version)),
             ("cudaDriverVersion", _join_version(facts.cuda_version)),
+            ("addressingMode", gpu.addressing_mode),
             ("nvlinkClique", _name_clique(gpu)),
             ("nvlinkGroup", facts.groups.get(gpu.uuid)),
             (f"{STANDARD}/pciBusID", gpu.pci.address),

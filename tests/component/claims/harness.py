@@ -118,12 +118,17 @@ class FakeApi:
         self.claims: dict[str, ResourceClaim] = {}
         self.alive = set[str]()
         self.broken = ""
-        self.asked = 0
+        self.asked = self.learned = 0
         self._reading = self.reading_most = 0
         self.delay_seconds = 0.0
 
     def put(self, *claims: ResourceClaim) -> None:
         self.claims |= {claim.name: claim for claim in claims}
+
+    async def learn_version(self) -> None:
+        self.learned += 1
+        if self.broken:
+            raise NodeagentError(self.broken)
 
     async def find_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         self.asked += 1

@@ -121,6 +121,10 @@ async def test_without_api_server_what_is_prepared_stays_and_what_is_new_waits(w
         answer = (await world.prepare(make_reference("claim-2", "c2")))["claim-2"]
         assert answer == "claim ns/c2 must be read before it is prepared: cannot read: 10.0.0.1 does not answer"
         assert await world.unprepare() == {"claim-1": ""}
+    assert world.api.learned == 1, "before the first claim, so that none waits for it"
+    async with world.running():
+        await anyio.wait_all_tasks_blocked()
+    assert world.api.learned == 2, "an API server that is away keeps nothing from starting"
     world.api = None
     async with world.running():
         assert world.codes == ["claims-without-api"]

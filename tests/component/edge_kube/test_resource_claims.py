@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from nodeagent.edge.kube.errors import ApiUnreachable, KubeError
@@ -118,6 +119,28 @@ async def test_a_claim_is_read_with_all_that_a_node_needs(tmp_path: Path) -> Non
         paths = [path for _, path in server.requests]
         assert paths[:2] == ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c1"]
         assert paths.count("/apis/resource.k8s.io") == 1
+
+
+async def test_many_first_claims_ask_for_the_version_once_and_none_asks_where_it_was_learned_before(
+    tmp_path: Path,
+) -> None:
+    """One question for each pod that waits, and no more."""
+    async with open_client(tmp_path) as (server, client):
+        claims = KubeClaims(client)
+        script(server, GROUP, CLAIM, CLAIM, CLAIM)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(claims.find_claim, "ns", "c1")
+        assert [path for _, path in server.requests].count("/apis/resource.k8s.io") == 1
+        learned = KubeClaims(client)
+        script(server, GROUP, CLAIM)
+        await learned.learn_version()
+        before = len(server.requests)
+        await learned.find_claim("ns", "c1")
+        assert len(server.requests) == before + 1
+        server.answer(500)
+        with pytest.raises(KubeError, match="learn the version of claims: the API server answered 500"):
+            await KubeClaims(client).learn_version()
 
 
 async def test_an_older_server_is_asked_in_its_own_version(tmp_path: Path) -> None:

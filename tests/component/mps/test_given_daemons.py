@@ -66,6 +66,23 @@ async def test_a_claim_that_cannot_have_its_daemon_is_told_why_and_leaves_nothin
         await world.handle.get().close_claim("uid-1")
 
 
+async def test_a_claim_of_several_users_has_a_daemon_of_that_mode_or_is_told_that_the_driver_has_none(
+    make_world: Callable[..., World], fake: FakeMps
+) -> None:
+    world = make_world(sharing=slice_time(2), claims=True)
+    several = MpsLimits(multi_user=True)
+    async with world.running():
+        gpus = await world.uuids()
+        with pytest.raises(MpsRefused, match="no multi-user mode"):
+            await world.handle.get().open_claim("uid-1", gpus, several)
+        await world.until_gone()
+        fake.behave("multi-user")
+        await world.handle.get().open_claim("uid-1", gpus, several)
+        (daemon,) = world.state.daemons
+        assert daemon.limits.multi_user
+        await world.handle.get().close_claim("uid-1")
+
+
 async def test_a_claim_that_is_asked_for_again_while_its_daemon_is_broken_keeps_it(
     make_world: Callable[..., World], fake: FakeMps
 ) -> None:

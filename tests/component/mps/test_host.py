@@ -58,6 +58,23 @@ async def test_a_driver_with_a_root_of_its_own_sees_pipes_and_memory(short_dir: 
     assert list((root / "dev/shm").iterdir()) == [], "mounted for the program alone"
 
 
+async def test_a_daemon_serves_several_users_where_the_driver_has_the_mode(
+    short_dir: Path, worker: WorkerThread
+) -> None:
+    """Without the mode the refusal tells which drivers lack it, and only then."""
+    fake = FakeMps(short_dir / "driver")
+    host = host_of(Path("/"), worker, fake.program)
+    place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)
+    with pytest.raises(MpsRefused, match="no multi-user mode, as those of drivers 535 and 550: leave `multiUser` out"):
+        await host.start(place, (), multi_user=True)
+    fake.behave("multi-user")
+    pid = await host.start(place, (), multi_user=True)
+    with pytest.raises(MpsRefused, match=r"already running$"):
+        await host.start(place, (), multi_user=True)
+    await host.kill(pid)
+    await host.wait_end(pid)
+
+
 async def test_what_is_not_there_is_named(short_dir: Path, worker: WorkerThread) -> None:
     """A driver without it, and a program that cannot be run."""
     place = MpsPlace(root=short_dir / "mps", name="x", has_own_memory=False)

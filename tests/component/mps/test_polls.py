@@ -140,11 +140,11 @@ async def test_one_that_fails_again_and_again_is_down_all_the_time(clock: FakeCl
     class Refusing(SimulatedMps):
         tries = 0
 
-        async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid]) -> int:
+        async def start(self, place: MpsPlace, gpus: Sequence[GpuUuid], *, multi_user: bool = False) -> int:
             self.tries += 1
             if self.tries < 6:
                 raise MpsRefused("it did not come up")
-            return await super().start(place, gpus)
+            return await super().start(place, gpus, multi_user=multi_user)
 
     world = World(clock, tmp_path, sharing=share(4))
     world.host = host = Refusing()

@@ -32,6 +32,12 @@ def test_it_listens_when_its_start_has_returned(control: Control) -> None:
     assert {"control", "control_lock", "control_privileged", "log"} <= {one.name for one in control.pipes.iterdir()}
 
 
+def test_a_driver_without_a_mode_for_several_users_starts_none(control: Control) -> None:
+    """The program takes itself for a front end, and says so: the agent tells the claim by these words."""
+    assert control.run("-d", "-M") == NO_DAEMON
+    assert control.find() is None
+
+
 def test_a_second_one_is_refused(control: Control) -> None:
     """While the first lives, and goes on."""
     pid = control.start()

@@ -22,12 +22,17 @@ pytestmark = [
 
 NEWER = {
     "535": {
+        "nvmlDeviceGetAddressingMode",
         "nvmlDeviceGetGpuFabricInfoV",
         "nvmlDeviceGetMarginTemperature",
         "nvmlDeviceGetNumaNodeId",
         "nvmlDeviceGetUnrepairableMemoryFlag_v1",
     },
-    "550": {"nvmlDeviceGetMarginTemperature", "nvmlDeviceGetUnrepairableMemoryFlag_v1"},
+    "550": {
+        "nvmlDeviceGetAddressingMode",
+        "nvmlDeviceGetMarginTemperature",
+        "nvmlDeviceGetUnrepairableMemoryFlag_v1",
+    },
 }
 """Symbols that came after a library."""
 IDENTITY = {"nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3"}

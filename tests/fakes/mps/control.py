@@ -385,4 +385,5 @@ def run_front_end() -> int:
     return 0
 
 
-sys.exit(run_daemon() if sys.argv[1:] == ["-d"] else run_front_end())
+starts = [["-d"], ["-d", "-M"]] if behaves("multi-user") else [["-d"]]
+sys.exit(run_daemon() if sys.argv[1:] in starts else run_front_end())

@@ -12,6 +12,7 @@ from nodeagent_sim.gpus.topology import find_path, list_nvlinks
 from tests.fakes.nvml import layout
 from tests.fakes.nvml.layout import ABSENT_32, ABSENT_64
 
+ADDRESSING = {"None": 0, "HMM": 1, "ATS": 2}
 ARCHITECTURES = {"Turing": 6, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
 BRANDS = {"NVIDIA": 14, "NVIDIA RTX": 13, "Tesla": 2}
 LEVELS = {
@@ -84,6 +85,7 @@ def _encode_identity(gpu: layout.Gpu, profile: Profile, seat: Seat, node_name: s
     gpu.pci_device_id, gpu.pci_subsystem_id = model.pci.device_id, model.pci.subsystem_id
     gpu.minor = seat.index
     gpu.numa_node = seat.numa_node if seat.numa_node is not None else -1
+    gpu.addressing_mode = ADDRESSING[profile.addressing_mode] if profile.addressing_mode else ABSENT_32
     for cpu in parse_cpu_list(seat.cpu_affinity):
         gpu.cpu_mask[cpu // 64] |= 1 << (cpu % 64)
     gpu.brand, gpu.architecture = BRANDS[model.brand], ARCHITECTURES[model.architecture]

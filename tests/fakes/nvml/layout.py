@@ -176,6 +176,7 @@ class Gpu(Structure):
         ("ecc_current", c_uint32),
         ("ecc_pending", c_uint32),
         ("virtualization_mode", c_uint32),
+        ("addressing_mode", c_uint32),
         ("accounting_mode", c_uint32),
         ("accounting_buffer", c_uint32),
         ("topology", c_uint32 * GPUS_MAX),

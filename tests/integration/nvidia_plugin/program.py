@@ -1,6 +1,6 @@
-"""NVIDIA's device plugin as a program that answers our questions: its module, with a test of ours in a package.
+"""NVIDIA's programs in Go as programs that answer our questions: their modules, with a test of ours in a package.
 
-The module brings its own locked dependencies, and is itself held to the sum that is written here.
+A module brings its own locked dependencies, and is itself held to a sum that is written here.
 """
 
 import json
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,19 +20,42 @@ SUM: Final = "h1:JD3tbmFHCgAwu7+tw7A0PdQ75MYWvL+frgGkv7N5Nqo="
 HERE: Final = Path(__file__).parent
 
 
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A package of a module, with a test of ours that answers questions."""
+
+    module: str
+    version: str
+    sum: str
+    package: str
+    test: Path
+    function: str
+    files: tuple[str, ...] = ()
+    """The files of the package to compile; empty for all."""
+
+
 def ask(package: str, name: str, questions: Sequence[Any], scratch: Path) -> list[Any]:
     """The answers of one of its packages to the questions, in their order; `name` is that of our test beside this."""
+    function = {"answers_test.go": "TestAnswers", "choices_test.go": "TestChoices"}[name]
+    return ask_original(Original(MODULE, VERSION, SUM, package, HERE / name, function), questions, scratch)
+
+
+def ask_original(original: Original, questions: Sequence[Any], scratch: Path) -> list[Any]:
+    """The answers of a package to the questions, in their order."""
     source = scratch / "module"
-    shutil.copytree(fetch_module(MODULE, VERSION, SUM), source)
+    shutil.copytree(fetch_module(original.module, original.version, original.sum), source)
+    package = source / original.package
     # The module cache is read only, and so is a copy of it.
-    (source / package).chmod(0o755)
-    shutil.copyfile(HERE / name, source / package / "nodeagent_test.go")
+    package.chmod(0o755)
+    for path in package.glob("*.go") if original.files else ():
+        if path.name not in original.files:
+            path.unlink()
+    shutil.copyfile(original.test, package / "nodeagent_test.go")
     (scratch / "questions.json").write_text(json.dumps(questions))
-    test = {"answers_test.go": "TestAnswers", "choices_test.go": "TestChoices"}[name]
     done = subprocess.run(
         [
-            *("nice", "-n", "10", "go", "test", "-mod=readonly", "-count=1", f"-run=^{test}$"),
-            f"./{package}",
+            *("nice", "-n", "10", "go", "test", "-mod=readonly", "-count=1", f"-run=^{original.function}$"),
+            f"./{original.package}",
         ],
         cwd=source,
         env={
@@ -47,6 +71,6 @@ def ask(package: str, name: str, questions: Sequence[Any], scratch: Path) -> lis
         check=False,
         timeout=BUILD_SECONDS,
     )
-    assert done.returncode == 0, f"{package}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{original.package}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     answers: list[Any] = json.loads((scratch / "answers.json").read_text())
     return answers

@@ -104,4 +104,6 @@ def _excludes(device: PreparedDevice, theirs: PreparedDevice) -> bool:
     if device.device != theirs.device:
         # A whole GPU and a MIG device of it exclude each other, two MIG devices do not.
         return device.uuid == device.gpu or theirs.uuid == theirs.gpu
+    if any(one.sharing is not None and one.sharing.needs_whole_gpu for one in (device, theirs)):
+        return True
     return not (device.share_id and theirs.share_id and device.share_id != theirs.share_id)

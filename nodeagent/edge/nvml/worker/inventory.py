@@ -45,6 +45,8 @@ BRANDS = {
     15: "GeForce RTX",
     16: "Titan RTX",
 }
+ADDRESSING_MODES = {0: "None", 1: "HMM", 2: "ATS"}
+"""As NVIDIA's DRA driver publishes the modes."""
 VIRTUALIZATION_MODES = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
@@ -125,6 +127,8 @@ def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
     ecc = query.ask("ecc_enabled", "nvmlDeviceGetEccMode")
     _put_flag(gpu, "ecc_enabled", None if ecc is None else ecc[0])
     mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
+    addressing = query.ask("addressing_mode", "nvmlDeviceGetAddressingMode")
+    put(gpu, "addressing_mode", ADDRESSING_MODES.get(addressing))
     gpu["virtualization_mode"] = VIRTUALIZATION_MODES.get(mode, "none")
 
 

@@ -71,6 +71,14 @@ EXPORT result nvmlDeviceGetNumaNodeId(void *device, int32_t *node) {
     return 0;
 }
 
+EXPORT result nvmlDeviceGetAddressingMode(void *device, struct nvmlDeviceAddressingMode_t *mode) {
+    BEGIN(NEED_WHOLE, device);
+    REQUIRE(mode->version == nvmlDeviceAddressingMode_v1_VERSION_WORD, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    REQUIRE(on.gpu->addressing_mode != ABSENT_32, NVML_ERROR_NOT_SUPPORTED);
+    mode->value = on.gpu->addressing_mode;
+    return 0;
+}
+
 EXPORT result nvmlDeviceGetCpuAffinity(void *device, uint32_t words, unsigned long *mask) {
     BEGIN(NEED_WHOLE, device);
     for (uint32_t word = 0; word < words; word++) mask[word] = word < 16 ? on.gpu->cpu_mask[word] : 0;

@@ -66,6 +66,8 @@ def test_all_that_is_known_of_a_claim_is_explained() -> None:
                 device(2, sharing=ClaimSharing(way=SharingWay.MPS, mps=MpsLimits())),
                 device(3, uuid=MigUuid(""), is_made=True, is_admin=True),
                 device(4, part=GpuFraction(gpu=gpu_uuid(4), cores=25, memory_bytes=1 << 30)),
+                device(5, part=GpuFraction(gpu=gpu_uuid(5), cores=0, memory_bytes=0)),
+                device(6, sharing=ClaimSharing(way=SharingWay.MPS, mps=MpsLimits(multi_user=True))),
                 is_ready=False,
             )
         )
@@ -81,6 +83,8 @@ def test_all_that_is_known_of_a_claim_is_explained() -> None:
         "to be looked at, beside whoever has it",
         "made for this claim, and taken away with it",
         "a share: 25 cores, 1 GiB",
+        "a share: 0 cores, no memory of its own",
+        "its containers share it by MPS: several users at once",
         "told to the runtime as k8s.gpu.nvidia.com/claim=u-gpu-0",
     ):
         assert said in lines, said

@@ -8,7 +8,15 @@ from nodeagent.components.allocations.roles.claims import ENDED_MAX, Prepared, U
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.errors import DeviceHeld
 from nodeagent.model.ids import DeviceId
-from nodeagent.model.journal import EndedClaim, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
+from nodeagent.model.journal import (
+    ClaimSharing,
+    EndedClaim,
+    FractionTable,
+    GpuFraction,
+    PreparedClaim,
+    PreparedDevice,
+    SharingWay,
+)
 from tests.support.fractions import make_bound, make_table, part
 from tests.support.gpus import gpu_uuid
 
@@ -51,6 +59,16 @@ def test_shares_stand_beside_each_other_and_admins_beside_everybody() -> None:
     assert refuse(claim("b", device(0)), claim("a", one))
     assert refuse(claim("b", admin), claim("a", device(0)), held=(gpu_uuid(0),)) == ""
     assert refuse(claim("b", device(0)), claim("a", admin)) == ""
+
+
+def test_who_needs_the_whole_gpu_stands_beside_no_share() -> None:
+    """A daemon of MPS and a time slice are all of the GPU's, whatever the scheduler has counted."""
+    plain = ClaimSharing(way=SharingWay.TIME_SLICING, interval="Default")
+    assert refuse(claim("b", device(0, share_id="2")), claim("a", device(0, share_id="1", sharing=plain))) == ""
+    for sharing in (ClaimSharing(way=SharingWay.MPS), ClaimSharing(way=SharingWay.TIME_SLICING, interval="Long")):
+        alone = device(0, share_id="1", sharing=sharing)
+        assert refuse(claim("b", device(0, share_id="2")), claim("a", alone))
+        assert refuse(claim("b", alone), claim("a", device(0, share_id="2")))
 
 
 def test_shares_never_pass_what_a_gpu_has() -> None:

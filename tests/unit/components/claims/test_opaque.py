@@ -7,6 +7,8 @@ import pytest
 from nodeagent.components.claims.opaque import MpsRequest, SharingRequest, choose_config, read_configs, read_parameters
 from nodeagent.model.errors import ClaimRefused
 from nodeagent.model.journal import SharingWay
+from tests.generators.claim_policy import MPS as MPS_FIELDS
+from tests.generators.claim_policy import SHARING as SHARING_FIELDS
 from tests.support.claims import DRIVER, gpu_config, make_config, make_result
 
 MPS = SharingWay.MPS
@@ -41,6 +43,14 @@ def turns(interval: str) -> dict[str, object]:
                 }
             ),
             SharingRequest("GpuConfig", MPS, mps=MpsRequest(50, 10 << 30, (("0", 1 << 20),))),
+        ),
+        (
+            gpu_config({"strategy": "MPS", "mpsConfig": {"multiUser": True}}),
+            SharingRequest("GpuConfig", MPS, mps=MpsRequest(multi_user=True)),
+        ),
+        (
+            gpu_config({"strategy": "MPS", "mpsConfig": {"multiUser": False}}),
+            SharingRequest("GpuConfig", MPS),
         ),
         (
             gpu_config({"strategy": "MPS", "mpsConfig": {}}, kind="MigDeviceConfig"),
@@ -92,12 +102,21 @@ def test_what_is_not_understood_is_refused_by_the_name_of_the_field(parameters: 
         ({"defaultPinnedDeviceMemoryLimit": "10gb"}, "MemoryLimit: '10gb' is no quantity"),
         ({"defaultPinnedDeviceMemoryLimit": []}, r"MemoryLimit is \[\]: give a quantity"),
         ({"defaultPerDevicePinnedMemoryLimit": {"0": "x"}}, r"defaultPerDevicePinnedMemoryLimit.0: 'x' is no"),
+        ({"multiUser": "true"}, "p.sharing.mpsConfig.multiUser is 'true': give true or false"),
         ({"percentage": 1}, 'unknown field "p.sharing.mpsConfig.percentage"'),
     ],
 )
 def test_limits_of_mps_are_held_to_their_form(mps: Mapping[str, object], said: str) -> None:
     with pytest.raises(ClaimRefused, match=said):
         read_parameters(gpu_config({"strategy": "MPS", "mpsConfig": mps}), "p")
+
+
+def test_the_policy_for_claims_knows_no_field_that_the_reader_does_not() -> None:
+    """The other way round, and the rest of the policy, is held on the real API server."""
+    fields = [*({"mpsConfig": {name: []}} for name in MPS_FIELDS), *({name: []} for name in SHARING_FIELDS)]
+    for field in fields:
+        with pytest.raises(ClaimRefused, match=r"^(?!unknown field)"):
+            read_parameters(gpu_config({"strategy": "MPS"} | field), "p")
 
 
 def choose(request: str, *configs: tuple[object, tuple[str, ...], str], is_gpu: bool = True) -> int | None:

@@ -25,6 +25,7 @@ from nodeagent.model.gpu import Gpu, Inventory, Mig, MigProfile
 from nodeagent.model.ids import MigUuid
 from nodeagent.model.journal import EndedClaim, GpuFraction, PreparedClaim, SharingWay
 from nodeagent.model.mig import PartitionRequest
+from nodeagent.model.mps import MpsLimits
 from nodeagent.rules.claims.naming import list_devices
 from tests.support.claims import (
     DRIVER,
@@ -204,6 +205,33 @@ def test_mps_is_refused_on_a_gpu_that_others_have_too() -> None:
     for beside in (make_result(is_admin=True), make_result(share_id="s", consumed={"memory": "1Gi"})):
         with pytest.raises(ClaimRefused, match="gpu-0 is had beside others, and MPS takes all of a GPU"):
             plan(beside, view=look(powers=ALL), configs=(mps,))
+
+
+def test_a_claim_with_all_memory_of_a_shared_gpu_has_the_gpu_as_if_it_were_not_shared() -> None:
+    """NVIDIA's specs with MPS ask for no memory, and get all of it; a share of the compute is no GPU."""
+    view = look(replace(make_gpu(0), memory_total_bytes=(80 << 30) + 5), powers=ALL)
+    mps = make_config(gpu_config({"strategy": "MPS"}))
+    turns = make_config(gpu_config({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}))
+    for config in (mps, turns):
+        (device,) = plan(
+            make_result(share_id="s", consumed={"memory": "80Gi", "cores": "0"}), view=view, configs=(config,)
+        ).devices
+        assert (device.part, device.share_id) == (None, "s")
+        assert device.sharing is not None
+        assert device.sharing.needs_whole_gpu
+    for consumed in ({"memory": "80Gi", "cores": "50"}, {"memory": "79Gi"}, {"memory": "0"}):
+        with pytest.raises(ClaimRefused, match="ask for all memory of the GPU, or leave MPS out"):
+            plan(make_result(share_id="s", consumed=consumed), view=view, configs=(mps,))
+
+
+def test_clients_of_several_users_need_a_board_that_serves_them() -> None:
+    several = make_config(gpu_config({"strategy": "MPS", "mpsConfig": {"multiUser": True}}))
+    (device,) = plan(make_result(), view=look(powers=ALL), configs=(several,)).devices
+    assert device.sharing is not None
+    assert device.sharing.mps == MpsLimits(multi_user=True)
+    old = look(replace(make_gpu(0), compute_capability=(6, 1)), powers=ALL)
+    with pytest.raises(ClaimRefused, match=r"mpsConfig.multiUser is true, and gpu-0 is older than Volta"):
+        plan(make_result(), view=old, configs=(several,))
 
 
 def test_a_share_is_as_much_as_the_scheduler_has_counted() -> None:

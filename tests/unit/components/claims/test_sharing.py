@@ -42,6 +42,14 @@ def test_shares_of_one_gpu_are_one_and_all_of_its_memory_is_no_limit() -> None:
     assert plan_shared_limits(claim(whole), NODE, compute=True) == ()
 
 
+def test_a_share_without_memory_of_its_own_has_no_limit_of_memory() -> None:
+    """It has what others leave, beside another share of the claim too."""
+    for devices in ((share(0, 20, 0),), (share(0, 10, 0), share(0, 10, 5))):
+        assert plan_shared_limits(claim(*devices), NODE, compute=True) == (
+            FractionLimit(gpu=gpu_uuid(0), cores=20, cores_max=20),
+        )
+
+
 @pytest.mark.parametrize(("enforcement", "mounts"), [("advise", 2), ("library", 4)])
 async def test_limits_stand_in_a_folder_of_the_claim_until_it_ends(enforcement: EnforcementName, mounts: int) -> None:
     """With the library where that is wanted."""

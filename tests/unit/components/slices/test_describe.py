@@ -71,10 +71,20 @@ def test_a_shared_gpu_is_divided_by_memory_and_cores() -> None:
     gpu = replace(full_gpu(), memory_total_bytes=100 * MIB + 5)
     assert describe_shares(whole(gpu)) == {
         "memory": Capacity(
-            value=100 * MIB + 5, share=CapacityPolicy(default=100 * MIB, least=MIB, step=MIB, most=100 * MIB)
+            value=100 * MIB, share=CapacityPolicy(default=100 * MIB, least=MIB, step=MIB, most=100 * MIB)
         ),
         "cores": Capacity(value=100, share=CapacityPolicy(default=0, least=0, step=1, most=100)),
     }
+
+
+def test_a_gpu_is_shared_by_number_or_without_one() -> None:
+    """Who names no memory then takes none, and one share of so many."""
+    gpu = whole(replace(full_gpu(), memory_total_bytes=100 * MIB))
+    unlimited, four = describe_shares(gpu, "unlimited"), describe_shares(gpu, "4")
+    none = Capacity(value=100 * MIB, share=CapacityPolicy(default=0, least=0, step=MIB, most=100 * MIB))
+    assert unlimited["memory"] == four["memory"] == none
+    assert "shares" not in unlimited
+    assert four["shares"] == Capacity(value=4, share=CapacityPolicy(default=1, least=1, step=1, most=4))
 
 
 def test_only_a_gpu_with_memory_can_be_shared() -> None:

@@ -124,6 +124,8 @@ def test_a_shared_gpu_may_be_allocated_several_times() -> None:
     assert found["gpu-0"].is_shared
     assert set(found["gpu-0"].capacity) == {"memory", "cores"}
     assert not found["gpu-1-mig-1g10gb-x-i7"].is_shared
+    counted = devices(make_sight([plain], choices=SHARES | {"share_by": "4"}))
+    assert set(counted["gpu-0"].capacity) == {"memory", "cores", "shares"}
 
 
 def test_what_is_cut_on_demand_is_not_shared() -> None:

@@ -25,6 +25,7 @@ def full_gpu() -> Gpu:
     return replace(
         make_gpu(0, numa_node=1),
         brand="NVIDIA",
+        addressing_mode="ATS",
         architecture="Hopper",
         compute_capability=(9, 0),
         fabric=Fabric(phase=FabricPhase.COMPLETED, cluster_uuid="ABCD-12", clique_id=3),
@@ -58,6 +59,7 @@ def test_a_gpu_has_all_that_the_driver_of_nvidia_tells_and_what_the_api_has_name
         "cudaComputeCapability": Version(text="9.0.0"),
         "driverVersion": Version(text="550.163.1"),
         "cudaDriverVersion": Version(text="12.4.0"),
+        "addressingMode": "ATS",
         "nvlinkClique": "abcd-12.3",
         "nvlinkGroup": gpu_uuid(0),
         "resource.kubernetes.io/pciBusID": "0000:10:00.0",

@@ -8,6 +8,7 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodLabelTable
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events.admissions import (
@@ -54,7 +55,9 @@ from nodeagent.model.events.node import (
 from nodeagent.model.events.ways import (
     AllocationModeChanged,
     AllocationModeChosen,
+    GpuCordoned,
     GpuSeenStale,
+    GpuUncordoned,
     MigChangeEnded,
     MpsDaemonEnded,
     MpsDaemonStarted,
@@ -101,9 +104,11 @@ __all__ = [
     "FractionReleased",
     "GpuAppeared",
     "GpuCleared",
+    "GpuCordoned",
     "GpuEventReported",
     "GpuForgotten",
     "GpuSeenStale",
+    "GpuUncordoned",
     "GpuVanished",
     "LabelsApplied",
     "LabelsContested",
@@ -136,6 +141,7 @@ STATES: tuple[type[Value], ...] = (
     MpsState,
     AllocationTable,
     ChosenAllocationModes,
+    CordonTable,
     FractionTable,
     FractionOffers,
     FractionDecisions,
@@ -170,6 +176,8 @@ FACTS: tuple[type[Value], ...] = (
     GpuForgotten,
     AllocationModeChosen,
     AllocationModeChanged,
+    GpuCordoned,
+    GpuUncordoned,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

@@ -31,7 +31,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlace,
     ProcessPlaces,
 )
-from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, FractionJournal
+from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, CordonStore, FractionJournal
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -56,6 +56,7 @@ __all__ = [
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
+    "CordonStore",
     "DeviceNodes",
     "DevicePlugin",
     "DriverFileSource",

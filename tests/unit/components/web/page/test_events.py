@@ -83,7 +83,7 @@ class SomethingNew:
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
-        (NodeRequestRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
+        (NodeRequestRefused(label="a/b", value="v", reason="r"), "a/b=v not followed: r"),
         (
             RefusedPodDeleted(pod=PodIdentity(namespace="ml", name="a"), controller="StatefulSet", reason="r"),
             "ml/a deleted, refused by this node: r",

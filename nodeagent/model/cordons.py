@@ -78,9 +78,10 @@ def parse_until(text: str) -> float:
         ValueError: Another text, with the remedy.
     """
     try:
-        return msgspec.convert(text, _TIME).timestamp()
+        found: datetime = msgspec.convert(text, _TIME)
     except msgspec.ValidationError as error:
         raise ValueError(f"{text[:80]!r} is no time of RFC 3339, such as 2031-05-01T08:00:00Z") from error
+    return found.timestamp()
 
 
 def check_reason(text: str) -> str:

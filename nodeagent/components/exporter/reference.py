@@ -25,6 +25,7 @@ from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import AdmissionFacts, Distribution, OfferSummary
 from nodeagent.model.usage import FractionUsage
 

@@ -12,17 +12,28 @@ import pytest
 from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, apply_records, open_record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet, CordonsKept
 from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
 from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted, pod_named
 from tests.support.files.golden import GOLDEN, check_golden
-from tests.support.journals import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
+from tests.support.journals import (
+    CORE,
+    MEMORY,
+    gpu,
+    make_binding,
+    make_claim,
+    make_cordon,
+    make_part,
+    make_reservation,
+    stepped,
+)
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
@@ -110,6 +121,7 @@ def make_every_record() -> list[Record]:
         stepped(7, "plan"),
         AllocationModeSet(gpu=gpu("b"), door=AllocationMode.CLAIMS, at_seconds=2.0),
         AllocationModeSet(gpu=gpu("d"), door=AllocationMode.NONE, at_seconds=2.5),
+        CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a"),), at_seconds=2.6),
     ]
     return [
         open_record(replay(before, 10), "machine", "boot"),
@@ -130,6 +142,8 @@ def make_every_record() -> list[Record]:
         Finished(number=14, at_seconds=6.0, outcome="done"),
         AllocationModeSet(gpu=gpu("a"), door=AllocationMode.FRACTIONS, at_seconds=7.0),
         AllocationModeSet(gpu=gpu("b"), door=None, at_seconds=8.0),
+        CordonsKept(source=CordonSource.ANNOTATION, cordons=(make_cordon("d", 90.0),), at_seconds=9.0),
+        CordonsKept(source=CordonSource.COMMAND, cordons=(), at_seconds=10.0),
     ]
 
 
@@ -155,5 +169,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
         7: ["plan", "drain"]
     }
     assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
+    assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),)}
     assert ledger.next_number == 15
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

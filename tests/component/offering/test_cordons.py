@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -132,7 +133,7 @@ async def open_world(*, hami: bool = False) -> AsyncIterator[World]:
         yield world
 
 
-async def check_nothing(facts: Listen) -> None:
+async def check_nothing(facts: Listen[Any]) -> None:
     with anyio.move_on_after(1) as waited:
         await anext(facts)
     assert waited.cancelled_caught

@@ -22,12 +22,15 @@ from nodeagent.model.cluster import (
     NodeRequests,
     Taint,
 )
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
     ConfigurationRejected,
     DriverChanged,
     FaultInjected,
+    GpuCordoned,
+    GpuUncordoned,
     GpuVanished,
     LabelsContested,
     MigLayoutChanged,
@@ -239,6 +242,10 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (RuntimeRestarted(command="systemctl restart x", failure="no"), "ContainerRuntimeRestartFailed"),
         (LabelsContested(keys=("nvidia.com/gpu.count",)), "NodeLabelConflict"),
         (NodeRequestRefused(label="nvidia.com/mig.config", value="all-x", reason="r"), "MIGConfigNotApplied"),
+        (NodeRequestRefused(label="nodeagent.io/gpu-cordon", value="x", reason="r"), "GPUCordonRefused"),
+        (NodeRequestRefused(label="hami.io/device-cordon", value="x", reason="r"), "GPUCordonRefused"),
+        (GpuCordoned(gpu=GPU, source=CordonSource.COMMAND, detail="by ann: fan"), "GPUCordoned"),
+        (GpuUncordoned(gpu=GPU, source=CordonSource.COMMAND, reason="r"), "GPUUncordoned"),
         (
             NodeRequestRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"),
             "NamedConfigurationRefused",

@@ -14,7 +14,6 @@ from nodeagent.components.web.page.markup import esc, prose
 from nodeagent.components.web.page.overview import Page as Rendered
 from nodeagent.components.web.page.overview import PageView, render_document
 from nodeagent.components.web.page.sections import render_device, render_gates_and_components, render_software
-from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Mig, StoredGpu
 from nodeagent.model.health import DeviceHealth, Verdict
@@ -222,29 +221,6 @@ def test_a_gpu_behind_a_closed_door_says_which(*, is_held: bool) -> None:
     page = _render(f"/gpus/{first.gpu.uuid}", view)
     assert (f"Nobody: {said}" in page) is not is_held
     assert ": free" not in page
-
-
-def test_a_cordoned_gpu_says_by_whom_beside_its_pod() -> None:
-    """On its tile: the pod keeps the GPU, and the person on call sees whom the cordon waits for."""
-    view = make_view()
-    assert view.state.gpus is not None
-    first, *rest = view.state.gpus.gpus
-    door = GpuAllocationMode(
-        gpu=first.gpu.uuid,
-        index=0,
-        address=first.gpu.pci.address,
-        door=AllocationMode.WHOLE,
-        wanted=AllocationMode.WHOLE,
-        reason="the default",
-        is_open=False,
-        cordons=(Cordon(gpu=first.gpu.uuid, source=CordonSource.COMMAND, named="0", reason="fan", who="ann"),),
-        held_by=(ModeHolder(door=AllocationMode.WHOLE, name="allocation 9"),),
-    )
-    for allocations in (first.allocations, ()):
-        gpus = (replace(first, door=door, allocations=allocations), *rest)
-        page = _render("/", replace(view, state=replace(view.state, gpus=replace(view.state.gpus, gpus=gpus))))
-        tile = next(part for part in page.split('<li class="tile') if "GPU 0" in part and "</header>" in part)
-        assert "cordoned by ann: fan, which waits for allocation 9" in tile
 
 
 def test_a_pod_page_says_how_its_gpus_are() -> None:

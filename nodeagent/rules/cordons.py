@@ -103,7 +103,7 @@ def plan_cordons(
     over: list[str] = []
     for one in asked:
         if one.until_seconds is not None and one.until_seconds <= now_seconds:
-            over.append(f"GPU {one.gpu[:_NAME_LENGTH]}: {render_until(one.until_seconds)} is past: the GPU is open")
+            over.append(f"GPU {one.gpu[:_NAME_LENGTH]}: {render_until(one.until_seconds)} is past, and cordons nothing")
             continue
         gpu, problem = _find_gpu(one.gpu, inventory)
         gpus = [gpu] if gpu is not None else _find_known(one.gpu, kept)

@@ -252,7 +252,7 @@ async def test_unknown_gpus_and_past_times_are_told_in_one_sentence() -> None:
         assert told.reason.count("no GPU") == 4
         assert told.reason.endswith("; and 2 more")
         assert isinstance(past, NodeRequestRefused)
-        assert past.reason.endswith("is past: the GPU is open")
+        assert past.reason.endswith("is past, and cordons nothing")
         assert world.details("cordon-refused") == []
         assert world.is_open() == (True, True)
 

@@ -104,7 +104,7 @@ def test_a_gpu_that_does_not_answer_keeps_its_cordon() -> None:
 def test_an_end_that_is_past_cordons_nothing_and_is_told() -> None:
     plan = plan_cordons(BY_US, [ask("0", NOW), ask("1", LATER)], NODE, (make(0),), NOW)
     assert plan.cordons == (make(1, until=LATER),)
-    assert plan.over == ("GPU 0: 1970-01-01T00:16:40Z is past: the GPU is open",)
+    assert plan.over == ("GPU 0: 1970-01-01T00:16:40Z is past, and cordons nothing",)
 
 
 def test_a_command_replaces_the_earlier_one_of_its_gpu_alone() -> None:

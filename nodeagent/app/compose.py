@@ -198,7 +198,7 @@ class Composition:
         )
 
     def _build_offering(self) -> Component:
-        return OfferingComponent(self.bus, self.conditions, self.live, self.kubelet.journal, self.orders)
+        return OfferingComponent(self.bus, self.conditions, self.clock, self.live, self.kubelet.journal, self.orders)
 
     def _open_store(self, name: str, seal: str, version: int) -> SealedStore:
         node = self.live.now.node

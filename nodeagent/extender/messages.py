@@ -23,6 +23,7 @@ HELD: Final[Mapping[str, str]] = {
     "unhealthy": "unhealthy",
     "mig": "held back for a MIG layout",
     "door": "behind a closed door",
+    "cordon": "cordoned",
     "node": "held back by the node's driver, runtime or MPS daemons",
     "elsewhere": "given out by another door",
 }

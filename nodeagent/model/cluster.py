@@ -55,7 +55,7 @@ class ClusterNode(Value, frozen=True):
     """Keys of the labels that the agent has set singly, whoever had set them before."""
     written_annotations: tuple[str, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
-    """Annotations under `nvidia.com/`."""
+    """Annotations under `nvidia.com/`, and those that cordon GPUs."""
     taints: tuple[Taint, ...] = ()
     condition: NodeCondition | None = None
     """The condition of GPUs."""
@@ -72,7 +72,7 @@ class ClusterNode(Value, frozen=True):
 
 
 class NodeRequests(Value, frozen=True):
-    """State: node requests, read from labels; each component reads its own."""
+    """State: node requests, read from labels and annotations; each component reads its own."""
 
     shown_as: ClassVar[str] = "ClusterWishes"
 
@@ -84,6 +84,10 @@ class NodeRequests(Value, frozen=True):
     """The requested MIG layout; empty without a request."""
     mig_state: str = ""
     """The state reported by another MIG manager."""
+    gpu_cordon: str = ""
+    """The text of the annotation that cordons GPUs; empty without the annotation."""
+    hami_cordon: str = ""
+    """The text of HAMi's annotation that cordons GPUs."""
 
 
 class ClusterLink(Value, frozen=True):

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cordons import Cordon
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
@@ -60,6 +61,10 @@ class GpuAllocationMode(Value, frozen=True):
     """Whether new pods may get the GPU."""
     waits_for: tuple[ModeHolder, ...] = ()
     """Holders to be gone before the mode is as wanted."""
+    cordons: tuple[Cordon, ...] = ()
+    """The cordons in force, each of which keeps new pods away."""
+    held_by: tuple[ModeHolder, ...] = ()
+    """The holders of a cordoned GPU, who keep the GPU; empty without a cordon."""
 
     @property
     def is_settled(self) -> bool:
@@ -72,6 +77,13 @@ class GpuAllocationMode(Value, frozen=True):
 
     def explain(self) -> str:
         """The state without the GPU's name."""
+        if not self.cordons:
+            return self._explain_mode()
+        by = " and ".join(each.describe() for each in self.cordons)
+        waits = f", which waits for {_list_names(self.held_by)}" if self.held_by else ""
+        return f"cordoned {by}{waits}" if self.is_settled else f"cordoned {by}; {self._explain_mode()}"
+
+    def _explain_mode(self) -> str:
         if self.is_settled:
             return f"door {self.door} ({self.reason})"
         closed = "" if self.is_open else "; nobody new gets it until then"
@@ -98,6 +110,15 @@ class Offering(Value, frozen=True):
             if each is None or each.door is not door or not each.is_open
         }
 
+    def list_elsewhere(self, gpus: Iterable[Gpu], door: AllocationMode) -> dict[GpuUuid, str]:
+        """Of these GPUs the ones closed in this allocation mode by more than a cordon, and why."""
+        standing = {each.gpu for each in self.doors if each.door is door and each.cordons and each.is_settled}
+        return {uuid: reason for uuid, reason in self.list_closed(gpus, door).items() if uuid not in standing}
+
+    def list_cordoned(self) -> dict[GpuUuid, str]:
+        """The cordoned GPUs of every allocation mode, and by whom."""
+        return {each.gpu: each.explain() for each in self.doors if each.cordons}
+
     def list_waiting(self) -> frozenset[GpuUuid]:
         """The GPUs with holders to be gone before the mode is as wanted."""
         return frozenset(each.gpu for each in self.doors if not each.is_settled)
@@ -112,10 +133,16 @@ class Offering(Value, frozen=True):
 
 
 def _join(holders: Sequence[ModeHolder]) -> str:
-    """`ns/a (c) is`, `ns/a (c) and ns/b (c) are`; holders beyond the first few are counted."""
+    """`ns/a (c) is`, `ns/a (c) and ns/b (c) are`."""
+    names = _list_names(holders)
+    return f"{names} {'are' if len(dict.fromkeys(holder.describe() for holder in holders)) > 1 else 'is'}"
+
+
+def _list_names(holders: Sequence[ModeHolder]) -> str:
+    """`ns/a (c)`, `ns/a (c) and ns/b (c)`; holders beyond the first few are counted."""
     names = list(dict.fromkeys(holder.describe() for holder in holders))
     shown, more = names[:_NAMED], len(names) - _NAMED
     if more > 0:
         shown.append(f"{more} more")
     last = shown.pop()
-    return f"{', '.join(shown)} and {last} are" if shown else f"{last} is"
+    return f"{', '.join(shown)} and {last}" if shown else last

@@ -6,6 +6,7 @@ order out by giving `core.life.orders.OrderHandlers` its handler for as long as 
 
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from nodeagent.model.cordons import check_reason, parse_until
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.offering import ModeWord
 from nodeagent.model.values import Value
@@ -86,6 +87,27 @@ class AllocationModeCommand(AuthoredCommand, frozen=True):
     gpu: str
     door: OrderedMode
     """`configured` leaves the choice to the configuration again."""
+
+
+class CordonCommand(AuthoredCommand, frozen=True):
+    """Keep a GPU from new pods."""
+
+    gpu: str
+    reason: str
+    until: str = ""
+    """A time of RFC 3339; empty for a cordon without an end."""
+
+    def __post_init__(self) -> None:
+        """Refuse an empty reason, and a time that is none."""
+        check_reason(self.reason)
+        if self.until:
+            parse_until(self.until)
+
+
+class UncordonCommand(AuthoredCommand, frozen=True):
+    """Take back the cordon that a person gave a GPU."""
+
+    gpu: str
 
 
 class LayoutCommand(AuthoredCommand, frozen=True):
@@ -191,6 +213,18 @@ SET_DOOR = Order(
     arguments=AllocationModeCommand,
     absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
 )
+CORDON_GPU = Order(
+    path="/api/v1/cordon",
+    summary="keep a GPU from new pods; pods that have the GPU keep it",
+    arguments=CordonCommand,
+    absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
+)
+UNCORDON_GPU = Order(
+    path="/api/v1/uncordon",
+    summary="take back the cordon that a person gave a GPU",
+    arguments=UncordonCommand,
+    absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
+)
 SET_PART = Order(
     path="/api/v1/part",
     summary="give a running container other limits",
@@ -208,5 +242,7 @@ ORDERS: Final[tuple[Order[Any], ...]] = (
     FORGET_GPU,
     APPLY_LAYOUT,
     SET_DOOR,
+    CORDON_GPU,
+    UNCORDON_GPU,
     SET_PART,
 )

@@ -44,6 +44,8 @@ class UnofferedCause(StrEnum):
     """The GPU has another allocation mode, or none."""
     DRAINING = "draining"
     """The GPU is to change to another allocation mode, or none, when its holders are gone; new pods do not get it."""
+    CORDONED = "cordoned"
+    """The GPU is kept from new pods by a cordon, whatever its allocation mode."""
     UNSELECTED = "unselected"
     """`gpus.include` means no GPU of the node at all."""
     PARTITIONED = "partitioned"
@@ -62,7 +64,9 @@ class UnofferedCause(StrEnum):
     """The configuration counts the device, otherwise unknown."""
 
 
-_ON_PURPOSE: Final = frozenset({UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING})
+_ON_PURPOSE: Final = frozenset(
+    {UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING, UnofferedCause.CORDONED}
+)
 
 
 class Unoffered(Value, frozen=True):
@@ -110,6 +114,11 @@ class OfferSummary(Value, frozen=True):
     def gpus_draining(self) -> int:
         """GPUs closed to new pods, because they are to change to another allocation mode, or none."""
         return sum(one.cause is UnofferedCause.DRAINING for one in self.unoffered)
+
+    @property
+    def gpus_cordoned(self) -> int:
+        """GPUs kept from new pods by a cordon."""
+        return sum(one.cause is UnofferedCause.CORDONED for one in self.unoffered)
 
     @property
     def gpus_offered(self) -> int:

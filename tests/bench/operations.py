@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import encode_records
-from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.allocations.ledger import Ledger, Record, open_record, replay
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Ledger, Node, Record, open_record, replay
 from nodeagent.components.allocations.reconcile import PodListPoll, reconcile
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.components.allocations.refuse import KubeletRun

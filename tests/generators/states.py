@@ -12,6 +12,7 @@ from typing import Final
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import STATES
@@ -50,6 +51,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     MpsState: "mps",
     AllocationTable: "allocations",
     ChosenAllocationModes: "allocations",
+    CordonTable: "allocations",
     FractionTable: "allocations",
     FractionOffers: "fractions",
     FractionDecisions: "fractions",

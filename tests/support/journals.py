@@ -3,6 +3,7 @@
 from nodeagent.components.allocations.roles.changes import Stepped
 from nodeagent.components.allocations.roles.fractions import Bound, Reserved
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, GpuFraction, PreparedClaim, PreparedDevice, Reservation, Step
 
@@ -63,6 +64,12 @@ def make_claim(uid: str, *devices: str) -> PreparedClaim:
 
 def make_step(name: str, payload: str = "") -> Step:
     return Step(name=name, at_seconds=1.0, payload=payload)
+
+
+def make_cordon(name: str, until_seconds: float | None = None) -> Cordon:
+    """A cordon by the node's annotation."""
+    source = CordonSource.ANNOTATION
+    return Cordon(gpu=gpu(name), source=source, named=gpu(name), reason="fan", until_seconds=until_seconds)
 
 
 def stepped(number: int, step: str, *, owner: str = "mig", on: str = "a") -> Stepped:

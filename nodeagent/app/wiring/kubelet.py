@@ -6,7 +6,8 @@ from pathlib import Path
 from nodeagent.app.host_root import find_driver_roots
 from nodeagent.app.services import Services
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Journal, Node
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node
 from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.components.deviceplugin.plugin_task import Narrow, narrow_nothing
 from nodeagent.components.fractions.plugin_task import FractionPlugins

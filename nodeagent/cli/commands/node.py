@@ -14,7 +14,7 @@ from nodeagent.cli.commands.shared import (
 from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.values import parse_duration, parse_xid
-from nodeagent.model.orders import CLEAR_GPU, DOOR_WORDS, FORGET_GPU, SET_DOOR
+from nodeagent.model.orders import CLEAR_GPU, CORDON_GPU, DOOR_WORDS, FORGET_GPU, SET_DOOR, UNCORDON_GPU
 
 STATUS = Command(
     "status",
@@ -270,6 +270,34 @@ GPUS = Command(
                 Example("nodeagent gpu set-door 3 none --wait", "before the board is taken out"),
                 Example("nodeagent gpu set-door 3 configured", "afterwards"),
             ),
+        ),
+        command_order(
+            "cordon",
+            CORDON_GPU,
+            Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+            Argument(("--reason",), "why; it is required", metavar="TEXT", default=""),
+            Argument(
+                ("--until",),
+                "the end, in the form of RFC 3339, such as 2031-05-01T08:00:00Z (default: none)",
+                metavar="TIME",
+                default="",
+            ),
+            description=(
+                "The GPU keeps its door, and `nodeagent gpu doors` names the pods that the cordon waits for.\n"
+                "It is remembered over restarts, and ends at the time given. The node's annotation\n"
+                "nodeagent.io/gpu-cordon does the same from the cluster."
+            ),
+            examples=(
+                Example("nodeagent gpu cordon 3 --reason 'fan is loud'", "until it is taken back"),
+                Example("nodeagent gpu cordon 3 --reason service --until 2031-05-01T08:00:00Z", "for a while"),
+            ),
+        ),
+        command_order(
+            "uncordon",
+            UNCORDON_GPU,
+            Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
+            description="Cordons by annotations of the node stay: each source takes back its own.",
+            examples=(Example("nodeagent gpu uncordon 3", "after the service"),),
         ),
         command_order(
             "forget",

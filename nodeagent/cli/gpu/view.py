@@ -87,8 +87,8 @@ def tabulate_allocation_modes(doors: Sequence[GpuAllocationMode]) -> Table:
             str(each.door),
             str(each.wanted),
             "yes" if each.is_open else "no",
-            ", ".join(dict.fromkeys(holder.describe() for holder in each.waits_for)) or "-",
-            each.reason,
+            ", ".join(dict.fromkeys(holder.describe() for holder in (*each.waits_for, *each.held_by))) or "-",
+            "; ".join((each.reason, *(f"cordoned {one.describe()}" for one in each.cordons))),
             each.gpu,
         )
         for each in doors

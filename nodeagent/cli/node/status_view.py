@@ -175,7 +175,9 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
 
 def _describe_allocation_mode(record: GpuRecord) -> str:
     """Why a GPU without a holder cannot be allocated; empty for a free GPU."""
-    return f"door {record.door.door}" if record.door is not None and not record.door.is_open else ""
+    if record.door is None or record.door.is_open:
+        return ""
+    return "cordoned" if record.door.cordons else f"door {record.door.door}"
 
 
 def _health(record: GpuRecord) -> str:

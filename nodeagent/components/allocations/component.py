@@ -36,6 +36,7 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kubelet.pods_api import KubeletPods
 from nodeagent.model.allocation import AllocationTable, ClaimTable
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
 from nodeagent.model.events import DevicesFreed
 from nodeagent.model.journal import ChosenAllocationModes
@@ -262,6 +263,7 @@ class Allocations:
         ledger = self._journal.ledger
         if self._journal.is_open:
             self._bus.publish_state(ChosenAllocationModes(doors=ledger.doors), source=self.name)
+            self._bus.publish_state(CordonTable(by_source=ledger.cordons), source=self.name)
             self._bus.publish_state(ledger.fractions, source=self.name)
             self._bus.publish_state(ledger.ready_claims, source=self.name)
         return self._bus.publish_state(self._journal.ledger.table, source=self.name)

@@ -7,13 +7,13 @@ that has failed, and to begin a new one before the last agent's journal was read
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal_format import encode_records
-from nodeagent.components.allocations.ledger import Ledger, Record, apply_records, open_record
+from nodeagent.components.allocations.ledger import Ledger, Node, Record, apply_records, open_record
 from nodeagent.components.allocations.refuse import (
     KubeletRun,
     date_run,
@@ -22,7 +22,7 @@ from nodeagent.components.allocations.refuse import (
     find_holders,
     refuse_claimed,
 )
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet, CordonsKept
 from nodeagent.components.allocations.roles.changes import Finished, Stepped
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared, refuse_claim
 from nodeagent.components.allocations.roles.fractions import FractionRecord, Released, Reserved, plan_binding
@@ -38,6 +38,7 @@ from nodeagent.edge.host.files.journal_disk import JournalDisk
 from nodeagent.edge.kubelet.kubelet_state import KubeletState
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import Cordon, CordonSource, CordonTable
 from nodeagent.model.errors import AllocationError, ClaimRefused, JournalUnavailable, NodeagentError
 from nodeagent.model.events import AllocationRefused, DevicesAllocated
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
@@ -59,13 +60,6 @@ R = TypeVar("R", bound=Record)
 SOURCE: Final = "allocations"
 ASK_SECONDS = 1.0
 """How long a pod's admission may wait for the kubelet's list, which takes milliseconds when it comes at all."""
-
-
-class Node(NamedTuple):
-    """The machine, and its boot."""
-
-    machine: str
-    boot: str
 
 
 class Journal:
@@ -287,6 +281,14 @@ class Journal:
         """The allocation modes set by a person, by GPU."""
         return None if (ledger := self._read()) is None else ledger.doors
 
+    async def keep_cordons(self, source: CordonSource, cordons: tuple[Cordon, ...]) -> None:
+        """Make all cordons of a source durable."""
+        await self._commit(lambda _: [CordonsKept(source=source, cordons=cordons, at_seconds=self._clock.wall())])
+
+    def cordons(self) -> CordonTable | None:
+        """The cordons of all sources."""
+        return None if (ledger := self._read()) is None else CordonTable(by_source=ledger.cordons)
+
     def parts(self) -> FractionTable | None:
         """The reservations and bindings of fractions."""
         return None if (ledger := self._read()) is None else ledger.fractions
@@ -320,9 +322,8 @@ class Journal:
     async def release(self, reasons: Mapping[int, str]) -> None:
         """End bindings or reservations."""
         now = self._clock.wall()
-        await self._commit(
-            lambda _: [Released(number=number, at_seconds=now, why=why) for number, why in reasons.items()]
-        )
+        ended = [Released(number=number, at_seconds=now, why=why) for number, why in reasons.items()]
+        await self._commit(lambda _: ended)
 
     def ready_claims(self) -> ReadyClaims | None:
         """The prepared claims."""
@@ -372,8 +373,7 @@ class Journal:
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """An owner's changes under way."""
-        ledger = self._read()
-        return None if ledger is None else tuple(one for one in ledger.changes.values() if one.owner == owner)
+        return None if (read := self._read()) is None else tuple(c for c in read.changes.values() if c.owner == owner)
 
     async def _commit(self, decide: Callable[[Ledger], Sequence[R]], *, may_stand: bool = False) -> Sequence[R]:
         """Write the records that `decide` makes of the newest ledger, or that it refuses with an `AllocationError`."""

@@ -7,11 +7,16 @@ Refuses to judge: `reconcile`, `refuse` and the roles decide which records to wr
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import field
 
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeRecord, apply_allocation_mode
+from nodeagent.components.allocations.roles.allocation_modes import (
+    AllocationModeRecord,
+    CordonsKept,
+    apply_allocation_mode,
+    apply_cordons,
+)
 from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
 from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord
 from nodeagent.components.allocations.roles.fractions import (
@@ -31,6 +36,7 @@ from nodeagent.components.allocations.roles.grants import (
 )
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Change, EndedClaim, FractionTable, PreparedClaim, Reservation
 from nodeagent.model.offering import AllocationMode
@@ -55,11 +61,19 @@ class Opened(Value, frozen=True, tag="opened"):
     ended_claims: tuple[EndedClaim, ...] = ()
     changes: tuple[Change, ...] = ()
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
+    cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
 
 
-Record = Opened | GrantRecord | FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord
+Record = Opened | GrantRecord | FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord | CordonsKept
 
 _read_allocation: Final = attrgetter("allocation")
+
+
+class Node(NamedTuple):
+    """The machine, and its boot."""
+
+    machine: str
+    boot: str
 
 
 class Ledger(Value, frozen=True, dict=True):
@@ -78,6 +92,7 @@ class Ledger(Value, frozen=True, dict=True):
     """Changes under way."""
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
     """The allocation modes that a person has set."""
+    cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
 
     @property
     def table(self) -> AllocationTable:
@@ -148,6 +163,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         ended_claims=tuple(ledger.ended_claims.values()),
         changes=tuple(ledger.changes.values()),
         doors=ledger.doors,
+        cordons=ledger.cordons,
     )
 
 
@@ -164,6 +180,7 @@ def _read_opened(record: Opened) -> Ledger:
         ended_claims={ended.uid: ended for ended in record.ended_claims},
         changes={change.number: change for change in record.changes},
         doors=record.doors,
+        cordons=record.cordons,
     )
 
 
@@ -180,7 +197,7 @@ class _Draft:
         self._grants: GrantDraft | None = None
         self._fractions: FractionDraft | None = None
         self._claims: ClaimDraft | None = None
-        self._changes, self._doors = dict(ledger.changes), dict(ledger.doors)
+        self._changes, self._doors, self._cordons = dict(ledger.changes), dict(ledger.doors), dict(ledger.cordons)
 
     def apply(self, record: Record) -> None:
         if isinstance(record, GrantRecord):
@@ -196,6 +213,8 @@ class _Draft:
             apply_change(self._changes, record, self._next_number)
         elif isinstance(record, AllocationModeRecord):
             apply_allocation_mode(self._doors, record)
+        elif isinstance(record, CordonsKept):
+            apply_cordons(self._cordons, record)
         else:
             self._begin(_read_opened(record))
             self._open_grants()  # the history may have to be shortened
@@ -218,6 +237,7 @@ class _Draft:
             ended_claims=known.ended_claims if claims is None else claims.ended,
             changes=self._changes,
             doors=self._doors,
+            cordons=self._cordons,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
         ledger.__dict__["index"] = known.index if grants is None else grants.index

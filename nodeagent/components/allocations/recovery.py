@@ -117,6 +117,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         ended_claims={**ledger.ended_claims, **present.ended_claims},
         changes={**ledger.changes, **changes},
         doors={**ledger.doors, **present.doors},
+        cordons={**ledger.cordons, **present.cordons},
     )
 
 

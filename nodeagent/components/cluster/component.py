@@ -118,7 +118,7 @@ class Cluster:
                     async for node in nodes:
                         await self._note_reachable()
                         cause = self._bus.publish_state(node, source=self.name)
-                        requests = read_node_requests(node.labels, cuts=self._live.now.mig.manage)
+                        requests = read_node_requests(node, cuts=self._live.now.mig.manage)
                         self._bus.publish_state(requests, source=self.name, cause=cause)
             except NodeagentError as error:
                 self._note_away(error)

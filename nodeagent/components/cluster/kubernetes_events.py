@@ -11,11 +11,14 @@ from msgspec import field
 from msgspec.structs import replace
 
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, NodeEvent
+from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.events import (
     AllocationDiffered,
     ConfigurationRejected,
     DriverChanged,
+    GpuCordoned,
+    GpuUncordoned,
     GpuVanished,
     LabelsContested,
     MigLayoutChanged,
@@ -106,7 +109,19 @@ def _describe_contested(fact: LabelsContested) -> NodeEvent:
 def _describe_refused(fact: NodeRequestRefused) -> NodeEvent:
     if fact.label == MIG_CONFIG_LABEL:
         return NodeEvent(reason="MIGConfigNotApplied", note=fact.reason, about=fact.value)
+    if fact.label in (CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION):
+        return NodeEvent(reason="GPUCordonRefused", note=f"{fact.label}: {fact.reason}", about=fact.reason)
     return NodeEvent(reason="NamedConfigurationRefused", note=fact.reason)
+
+
+def _describe_cordoned(fact: GpuCordoned) -> NodeEvent:
+    note = f"{fact.gpu} is cordoned {fact.detail}"
+    return NodeEvent(reason="GPUCordoned", note=note, warning=False, about=fact.gpu)
+
+
+def _describe_uncordoned(fact: GpuUncordoned) -> NodeEvent:
+    note = f"{fact.gpu} is no longer cordoned by {fact.source}: {fact.reason}"
+    return NodeEvent(reason="GPUUncordoned", note=note, warning=False, about=fact.gpu)
 
 
 _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
@@ -120,6 +135,8 @@ _RENDERERS: Mapping[type, Callable[[Any], NodeEvent | None]] = {
     RuntimeRestarted: _describe_restarted,
     LabelsContested: _describe_contested,
     NodeRequestRefused: _describe_refused,
+    GpuCordoned: _describe_cordoned,
+    GpuUncordoned: _describe_uncordoned,
 }
 TOLD = tuple(_RENDERERS)
 AGAIN_SECONDS, EVENTS_MAX = 60.0, 20

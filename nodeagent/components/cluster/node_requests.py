@@ -1,4 +1,4 @@
-"""Node requests read from labels, and the decision on the start-up taint.
+"""Node requests read from labels and annotations, and the decision on the start-up taint.
 
 Owns the keys of the pause protocol, and the rule for the taint.
 """
@@ -16,6 +16,7 @@ from nodeagent.model.cluster import (
     NodeRequests,
     Taint,
 )
+from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
 from nodeagent.model.mig import MigState
 
 _PAUSED = "paused-for-"
@@ -31,13 +32,16 @@ _OUR_JOBS = (
 """Operands whose work the agent does, and `client`, which stands for every holder of handles."""
 
 
-def read_node_requests(labels: Mapping[str, str], *, cuts: bool = False) -> NodeRequests:
-    """All node requests in the labels; `cuts` where the agent itself changes MIG layouts, and pauses others for it."""
+def read_node_requests(node: ClusterNode, *, cuts: bool = False) -> NodeRequests:
+    """All node requests of the node; `cuts` where the agent itself changes MIG layouts, and pauses others for it."""
+    labels, annotations = node.labels, node.annotations
     return NodeRequests(
         pause=find_pause(labels, PAUSED_FOR_MIG if cuts else ""),
         configuration=labels.get(LABEL, ""),
         mig_config=labels.get(MIG_CONFIG_LABEL, ""),
         mig_state=labels.get(MIG_STATE_LABEL, ""),
+        gpu_cordon=annotations.get(CORDON_ANNOTATION, ""),
+        hami_cordon=annotations.get(HAMI_CORDON_ANNOTATION, ""),
     )
 
 

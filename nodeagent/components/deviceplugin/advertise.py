@@ -34,6 +34,8 @@ class View(NamedTuple):
     """Devices that a container runtime can resolve by name; `None` without names, or before the names are known."""
     closed: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs not given whole, or closed to new pods, and why."""
+    cordoned: Mapping[GpuUuid, str] = MappingProxyType({})
+    """GPUs kept from new pods by a cordon, and by whom; such a GPU stays in the list, unhealthy."""
     draining: frozenset[GpuUuid] = frozenset()
     """Closed GPUs that wait for their holders to go, by the component for allocation modes."""
     mig: MigState | None = None
@@ -48,6 +50,7 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
         return device.withheld or view.blocked
     gone = (
         explain_loss(device.uuid, view)
+        or view.cordoned.get(device.gpu, "")
         or _explain_cutting(device, view)
         or explain_daemon(device.gpu, view.mps, by_mps=device.by_mps)
         or _explain_namelessness(device.uuid, view)

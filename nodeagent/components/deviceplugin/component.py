@@ -187,7 +187,8 @@ class DevicePlugins:
             return False
         settings = self._live.now
         offering = self._bus.latest(Offering)
-        closed = offering.value.list_closed(inventory.value.gpus, AllocationMode.WHOLE) if offering is not None else {}
+        standing = offering.value if offering is not None else None
+        closed = standing.list_elsewhere(inventory.value.gpus, AllocationMode.WHOLE) if standing is not None else {}
         planned = self._replan(inventory.value, settings, frozenset(closed))
         facts = replace(self._facts, cdi_extras=self._find_extras())
         health = self._bus.latest(HealthReport)
@@ -198,9 +199,10 @@ class DevicePlugins:
         mps = self._bus.latest(MpsState)
         cause = self._news.take(inventory, health, driver, offering, cdi, mps, self._reloaded) or self._news.take(table)
         named = find_named(self._bus.read(CdiState), settings, name_own_kind(facts.vendor))
-        draining = offering.value.list_waiting() if offering is not None else frozenset()
+        cordoned = standing.list_cordoned() if standing is not None else {}
+        draining = standing.list_waiting() if standing is not None else frozenset()
         judged, cutting, daemons = self._bus.read(HealthReport), self._bus.read(MigState), self._bus.read(MpsState)
-        view = View(inventory.value, judged, blocked, named, closed, draining, cutting, daemons)
+        view = View(inventory.value, judged, blocked, named, closed, cordoned, draining, cutting, daemons)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
         held = {name: devices for name, devices in held.items() if name not in others}

@@ -76,6 +76,8 @@ def plan_summary(
     for gpu in inventory.gpus:
         if id(gpu) not in chosen:
             unoffered.append(_explain_exclusion(gpu, settings, is_any=bool(selected)))
+        elif gpu.uuid in view.cordoned:
+            unoffered.append(_tell(gpu, None, UnofferedCause.CORDONED, view.cordoned[gpu.uuid]))
         elif gpu.uuid in elsewhere:
             if reason := elsewhere[gpu.uuid]:
                 unoffered.append(_tell(gpu, None, UnofferedCause.UNFIT, reason))

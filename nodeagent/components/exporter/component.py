@@ -31,6 +31,7 @@ from nodeagent.components.exporter.families.agent import (
 from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
+    build_cordon_families,
     build_mig_families,
     build_mps_families,
     build_standing_families,
@@ -76,6 +77,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
 from nodeagent.model.runtime import RuntimeState
@@ -234,6 +236,7 @@ class Exporter:
             *build_agent_families(self._agent.gather(facts)),
             *build_status_families(self._read_status()),
             *self._build_fractions(),
+            *build_cordon_families(self._bus.read(Offering) or Offering()),
             *build_mps_families(self._bus.read(MpsState) or NO_DAEMONS),
             *self._build_devices(),
             *self._build_mig(),

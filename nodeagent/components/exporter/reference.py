@@ -12,6 +12,7 @@ from nodeagent.components.exporter.families.agent import AgentFacts, build_agent
 from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
 from nodeagent.components.exporter.families.gpus import (
+    build_cordon_families,
     build_mig_families,
     build_mps_families,
     build_reading_families,
@@ -24,6 +25,7 @@ from nodeagent.config.sections.cluster import MetricsSettings
 from nodeagent.model.devices import DeviceTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import AdmissionFacts, Distribution, OfferSummary
 from nodeagent.model.usage import FractionUsage
 
@@ -168,6 +170,7 @@ def _list_lines() -> Iterator[str]:
         yield f"| `{name}` | {explain_missing(name)} |"
     yield "\n## GPUs\n\nOne series a GPU, labels `gpu` and `UUID`, and those that the text names.\n"
     yield from _tabulate((*build_standing_families(None, None, XidHistory(), frozenset()), *build_reading_families(())))
+    yield from _tabulate(build_cordon_families(Offering()))
     yield _PODS
     yield from _tabulate(build_pod_families({}, (), MetricsSettings()))
     yield _FRACTIONS

@@ -117,10 +117,15 @@ def plan_view(
     """
     behind, is_open = offering.list_behind(AllocationMode.FRACTIONS), offering.list_open(AllocationMode.FRACTIONS)
     closed = offering.list_closed(inventory.gpus, AllocationMode.FRACTIONS)
+    cordoned = offering.list_cordoned()
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in behind)
     refused = {
         gpu.uuid: _refuse(
-            gpu, health, (blocked or {}).get(gpu.uuid, ""), "" if gpu.uuid in is_open else closed[gpu.uuid]
+            gpu,
+            health,
+            (blocked or {}).get(gpu.uuid, ""),
+            "" if gpu.uuid in is_open else closed[gpu.uuid],
+            is_cordoned=gpu.uuid in cordoned,
         )
         for gpu in gpus
     }
@@ -140,12 +145,14 @@ def plan_view(
     )
 
 
-def _refuse(gpu: Gpu, health: HealthReport | None, blocked: str, closed: str) -> tuple[HeldBack, str]:
+def _refuse(
+    gpu: Gpu, health: HealthReport | None, blocked: str, closed: str, *, is_cordoned: bool
+) -> tuple[HeldBack, str]:
     """Why a GPU has nothing to give, in a word and in full; the full text is empty for a usable GPU."""
     if blocked:
         return "node", blocked
     if closed:
-        return "door", closed
+        return "cordon" if is_cordoned else "door", closed
     return "mig" if gpu.mig_enabled and not gpu.lost else "unhealthy", explain_unfitness(gpu, health)
 
 

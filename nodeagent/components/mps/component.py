@@ -194,7 +194,7 @@ class Mps:
         settings, inventory, offering = self._live.now, self._bus.read(Inventory), self._bus.read(Offering)
         if settings.sharing.mps is None or inventory is None:
             return ()
-        closed = offering.list_closed(inventory.gpus, AllocationMode.WHOLE) if offering is not None else {}
+        closed = offering.list_elsewhere(inventory.gpus, AllocationMode.WHOLE) if offering is not None else {}
         offer = plan_offer(inventory.gpus, settings, frozenset(closed))
         return plan_replica_daemons(offer.devices, settings.mps.daemon_per)
 

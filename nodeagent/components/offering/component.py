@@ -1,17 +1,19 @@
-"""Publishes the allocation mode of each GPU: whole, in fractions, by claims, or closed.
+"""Publishes the allocation mode of each GPU: whole, in fractions, by claims, or closed; and the GPU's cordons.
 
 Owns the state `Offering`, which all components that give out GPUs read, and the conditions about allocation modes.
 Refuses to change a mode while the GPU is held, and to forget a person's choice.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.offering.cordon_task import CordonTask
 from nodeagent.components.offering.decide import (
     NO_CLAIMS,
     NO_FRACTIONS,
+    cordon_offering,
     decide_conditions,
     find_switch,
     list_served,
@@ -23,23 +25,29 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.channels.news import News
+from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import ChosenAllocationModes, FractionTable
 from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.orders import CONFIGURED, SET_DOOR, AllocationModeCommand
-from nodeagent.model.ports import AllocationModeStore
+from nodeagent.model.ports import AllocationModeStore, CordonStore
 from nodeagent.rules.selectors import find_named
 
 GATHER_SECONDS: Final = 0.02
 """How long changes are gathered: a container that starts makes several, and waits for none of this."""
-_WATCHED = (Inventory, AllocationTable, FractionTable, ReadyClaims, ChosenAllocationModes)
+_WATCHED = (Inventory, AllocationTable, FractionTable, ReadyClaims, ChosenAllocationModes, CordonTable)
+
+
+class OfferingStore(AllocationModeStore, CordonStore, Protocol):
+    """Stores what outranks the configuration: allocation modes set by a person, and cordons."""
 
 
 class OfferingComponent:
@@ -50,11 +58,18 @@ class OfferingComponent:
     _chosen: Envelope[AllocationModeChosen] | None = None
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, live: LiveSettings, memory: AllocationModeStore, orders: OrderHandlers
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        memory: OfferingStore,
+        orders: OrderHandlers,
     ) -> None:
-        self._bus, self._conditions, self._live = bus, conditions, live
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._memory, self._orders = memory, orders
         self._waker, self._news = Waker(), News()
+        self._cordons = CordonTask(bus, conditions, clock, live, memory, ended=self._waker.wake)
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -65,6 +80,7 @@ class OfferingComponent:
                     self._waker.follow, self._bus.watch_all(*_WATCHED, client=self.name), name="offering states"
                 )
                 tasks.start_soon(self._watch_settings, name="offering settings")
+                tasks.start_soon(self._cordons.run, self._orders, name="offering cordons")
                 while not self._refresh():
                     await self._waker.wait()
                 task_status.started()
@@ -122,6 +138,8 @@ class OfferingComponent:
         offering = plan_offering(
             seen.gpus, self._live.now, chosen, table.value.allocations, given, claimed, seen.unlisted
         )
+        cordons = (self._memory.cordons() or CordonTable()).list_in_force(self._clock.wall())
+        offering = cordon_offering(offering, cordons, seen.gpus, table.value.allocations, given, claimed)
         gone = list_held_gone(seen, table.value, given, claimed)
         self._conditions.replace(HELD_GONE, gone, cause=inventory)
         latest = self._bus.latest(Offering)

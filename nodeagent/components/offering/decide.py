@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import Cordon
 from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
-from nodeagent.model.offering import AllocationMode, ModeHolder, Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder, Offering
 from nodeagent.rules.offer.allocation_modes import (
     decide_allocation_mode,
     list_claim_holders,
@@ -81,6 +82,33 @@ def plan_offering(
     )
 
 
+def cordon_offering(
+    offering: Offering,
+    cordons: Iterable[Cordon],
+    gpus: Iterable[Gpu],
+    allocations: Iterable[Allocation],
+    parts: FractionTable = NO_FRACTIONS,
+    claims: ReadyClaims = NO_CLAIMS,
+) -> Offering:
+    """The offering with the cordoned GPUs closed to new pods; a cordon changes no allocation mode."""
+    by_gpu: dict[GpuUuid, tuple[Cordon, ...]] = {}
+    for cordon in cordons:
+        by_gpu[cordon.gpu] = (*by_gpu.get(cordon.gpu, ()), cordon)
+    if not by_gpu:
+        return offering
+    known, held = {gpu.uuid: gpu for gpu in gpus}, tuple(allocations)
+
+    def close(mode: GpuAllocationMode) -> GpuAllocationMode:
+        if mode.gpu not in by_gpu:
+            return mode
+        holders = (_list_holders(each, known[mode.gpu], held, parts, claims) for each in AllocationMode)
+        return replace(
+            mode, is_open=False, cordons=by_gpu[mode.gpu], held_by=tuple(one for each in holders for one in each)
+        )
+
+    return replace(offering, doors=tuple(map(close, offering.doors)))
+
+
 def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> str:
     """The GPUs that do not answer, and the rules that may mean such a GPU."""
     silent = ", ".join(f"{one.address or 'a GPU'} ({one.reason})" for one in missing)
@@ -134,5 +162,6 @@ def decide_conditions(offering: Offering, served: frozenset[AllocationMode]) -> 
             for each in offering.doors
             if each.wanted not in served
         },
+        "gpu-cordoned": {each.gpu: each.describe() for each in offering.doors if each.cordons},
         "door-waits": {each.gpu: each.describe() for each in offering.doors if not each.is_settled},
     }

@@ -125,9 +125,8 @@ def _render_group(sight: Sight, devices: Iterable[NamedDevice], *, on_demand: bo
 
 def _decide_taints(sight: Sight, device: NamedDevice) -> tuple[DeviceTaint, ...]:
     driver = sight.choices.driver
-    is_open = device.gpu.uuid in sight.offering.list_open(AllocationMode.CLAIMS)
     taints = (
-        *explain_closed(device, driver, is_open=is_open, mig=sight.mig),
+        *explain_closed(device, driver, sight.offering, mig=sight.mig),
         *decide_taints(device, sight.health, driver, sight.choices.taints),
     )
     # The worst come first; with one taint too many the API server would refuse the whole slice.

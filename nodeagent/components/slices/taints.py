@@ -1,4 +1,4 @@
-"""The taints of a device: health findings, a waiting allocation mode, a changing MIG layout.
+"""The taints of a device: health findings, a cordon, a waiting allocation mode, a changing MIG layout.
 
 Owns keys and effects. Each finding of health has a taint of its own, so that a claim can tolerate a single finding; the
 rules of the settings decide the effect, and without a fitting rule an unfit device gets no new pods.
@@ -11,10 +11,12 @@ from typing import Final
 from nodeagent.config.sections.claims import TaintRule
 from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
 from nodeagent.model.mig import MigState
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.model.slices import DeviceTaint, TaintEffect
 from nodeagent.rules.claims.naming import NamedDevice
 
 CLOSED: Final = "closed"
+CORDONED: Final = "cordoned"
 CHANGING: Final = "changing"
 _NOT_JUDGED: Final = FoundFault(key="no-verdict", verdict=Verdict.UNKNOWN)
 _RANK: Final[dict[TaintEffect, int]] = {"NoExecute": 0, "NoSchedule": 1, "None": 2}
@@ -50,10 +52,14 @@ def _decide_effect(finding: FoundFault, rules: Sequence[TaintRule]) -> TaintEffe
     return "None" if finding.verdict in (Verdict.HEALTHY, Verdict.SUSPECT) else "NoSchedule"
 
 
-def explain_closed(device: NamedDevice, driver: str, *, is_open: bool, mig: MigState | None) -> tuple[DeviceTaint, ...]:
-    """The taints besides health: an allocation mode that waits for present holders, a MIG layout that changes."""
+def explain_closed(
+    device: NamedDevice, driver: str, offering: Offering, *, mig: MigState | None
+) -> tuple[DeviceTaint, ...]:
+    """The taints besides health: a cordon, a mode that waits for present holders, a MIG layout that changes."""
     taints = []
-    if not is_open:
+    if device.gpu.uuid in offering.list_cordoned():
+        taints.append(DeviceTaint(key=f"{driver}/{CORDONED}", value="", effect="NoSchedule"))
+    if device.gpu.uuid in offering.list_elsewhere([device.gpu], AllocationMode.CLAIMS):
         taints.append(DeviceTaint(key=f"{driver}/{CLOSED}", value="", effect="NoSchedule"))
     uuid = device.mig.uuid if device.mig is not None else device.gpu.uuid
     if mig is not None and mig.explain_hidden(device.gpu.uuid, uuid):

@@ -70,6 +70,7 @@ def _praise(inventory: Inventory | None, account: OfferSummary | None, devices: 
         "excluded by configuration": account.gpus_excluded,
         "behind another door": account.gpus_elsewhere,
         "kept for another door until nobody has it": account.gpus_draining,
+        "cordoned": account.gpus_cordoned,
     }
     if any(left_out.values()):
         return f"{account.headline}: {', '.join(f'{count} {how}' for how, count in left_out.items() if count)}"

@@ -161,6 +161,13 @@ class KubernetesSettings(Section):
         "node pools whose nodes start with a taint name the taint here",
         reload=True,
     )
+    hami_cordon: bool = knob(
+        Flag(),
+        default=False,
+        what="keep new pods from the GPUs that HAMi's annotation hami.io/device-cordon of the node names, too",
+        why="only clusters that come from HAMi cordon GPUs by that annotation",
+        reload=True,
+    )
     taint_again: bool = knob(
         Flag(),
         default=False,

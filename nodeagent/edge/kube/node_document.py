@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nodeagent.model.cluster import DEVICE_PREFIX, PREFIX, READY_CONDITION, ClusterNode, NodeCondition, Taint
+from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
 
 FIELD_MANAGER = "nodeagent"
 _METADATA_FIELD = "f:metadata"
+_CORDONS = frozenset({CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION})
 
 Json = dict[str, Any]
 
@@ -28,7 +30,9 @@ def parse_node(document: Json) -> ClusterNode:
         written_labels=_find_owned(metadata, "Update", "f:labels"),
         written_annotations=_find_owned(metadata, "Update", "f:annotations"),
         annotations={
-            key: value for key, value in (metadata.get("annotations") or {}).items() if key.startswith(PREFIX)
+            key: value
+            for key, value in (metadata.get("annotations") or {}).items()
+            if key.startswith(PREFIX) or key in _CORDONS
         },
         taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
         condition=next((each for each in conditions if each.type == READY_CONDITION), None),

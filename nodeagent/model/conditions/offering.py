@@ -84,6 +84,18 @@ OFFERING_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="`nodeagent gpu doors` shows who decides, `nodeagent gpu set-door GPU whole` gives it back",
     ),
     ConditionDefinition(
+        code="gpu-cordoned",
+        severity="info",
+        title="a GPU is cordoned: new pods do not get it, and pods that have it keep it",
+        remedy="`nodeagent gpu uncordon GPU`, or the GPU's entry taken out of the annotation that the detail names",
+    ),
+    ConditionDefinition(
+        code="cordon-refused",
+        severity="warning",
+        title="a cordon of GPUs is misspelt, or cannot be kept",
+        remedy="mend the node's annotation as the detail says; what was cordoned before stays cordoned",
+    ),
+    ConditionDefinition(
         code="door-waits",
         severity="info",
         title="a GPU shall go through another door, and somebody has it",

@@ -8,6 +8,7 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
 from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events.admissions import (
@@ -55,7 +56,9 @@ from nodeagent.model.events.node import (
 from nodeagent.model.events.ways import (
     AllocationModeChanged,
     AllocationModeChosen,
+    GpuCordoned,
     GpuSeenStale,
+    GpuUncordoned,
     MigChangeEnded,
     MpsDaemonEnded,
     MpsDaemonStarted,
@@ -102,10 +105,12 @@ __all__ = [
     "FractionReleased",
     "GpuAppeared",
     "GpuCleared",
+    "GpuCordoned",
     "GpuEventReported",
     "GpuFaultReported",
     "GpuForgotten",
     "GpuSeenStale",
+    "GpuUncordoned",
     "GpuVanished",
     "LabelsApplied",
     "LabelsContested",
@@ -138,6 +143,7 @@ STATES: tuple[type[Value], ...] = (
     MpsState,
     AllocationTable,
     ChosenAllocationModes,
+    CordonTable,
     FractionTable,
     FractionOffers,
     FractionDecisions,
@@ -174,6 +180,8 @@ FACTS: tuple[type[Value], ...] = (
     GpuForgotten,
     AllocationModeChosen,
     AllocationModeChanged,
+    GpuCordoned,
+    GpuUncordoned,
     DevicesAdvertised,
     DevicesAllocated,
     DevicesFreed,

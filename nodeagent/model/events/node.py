@@ -44,7 +44,7 @@ class ConfigurationRejected(Value, frozen=True):
 
 
 class NodeRequestRefused(Value, frozen=True):
-    """A node request, by a label, was refused."""
+    """A node request, by a label or an annotation, was refused."""
 
     shown_as: ClassVar[str] = "WishRefused"
 

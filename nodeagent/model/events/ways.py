@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
@@ -63,3 +64,20 @@ class AllocationModeChanged(Value, frozen=True):
     before: AllocationMode
     after: AllocationMode
     reason: str = ""
+
+
+class GpuCordoned(Value, frozen=True):
+    """A GPU is kept from new pods, or for another reason or time than before; the journal held the cordon first."""
+
+    gpu: GpuUuid
+    source: CordonSource
+    detail: str
+    """By whom, why, and until when."""
+
+
+class GpuUncordoned(Value, frozen=True):
+    """A source's cordon of a GPU was lifted; another source's may stand."""
+
+    gpu: GpuUuid
+    source: CordonSource
+    reason: str

@@ -31,7 +31,7 @@ from nodeagent.model.ports.hardware import (
     ProcessPlace,
     ProcessPlaces,
 )
-from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, FractionJournal
+from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, CordonStore, FractionJournal
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -57,6 +57,7 @@ __all__ = [
     "ConfigurationControl",
     "ContainerDevices",
     "ContainerRuntime",
+    "CordonStore",
     "DeviceFractionSpecs",
     "DeviceNodes",
     "DevicePlugin",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import Cordon, CordonSource, CordonTable
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import (
     Binding,
@@ -30,6 +31,18 @@ class AllocationModeStore(Protocol):
 
     def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         """The modes set; `None` before the journal is read, in contrast to no modes."""
+        ...
+
+
+class CordonStore(Protocol):
+    """Stores the cordons of all sources; published as `CordonTable`."""
+
+    async def keep_cordons(self, source: CordonSource, cordons: tuple[Cordon, ...]) -> None:
+        """Make all cordons of a source durable, in place of the source's cordons before."""
+        ...
+
+    def cordons(self) -> CordonTable | None:
+        """The cordons of all sources; `None` before the journal is read, in contrast to no cordons."""
         ...
 
 

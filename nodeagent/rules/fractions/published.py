@@ -36,9 +36,9 @@ _DEPTH_MAX: Final = 16
 
 
 _Branch: TypeAlias = int | list[Any]
-HeldBack: TypeAlias = Literal["unhealthy", "mig", "door", "node", "elsewhere"]
+HeldBack: TypeAlias = Literal["unhealthy", "mig", "door", "cordon", "node", "elsewhere"]
 """Why a GPU is withheld, in a word that is the same on all nodes: for its own health, for MIG, for an allocation mode
-closed to new pods, for a fault of the node (driver, runtime, MPS daemons), or for another allocation mode.
+closed to new pods, for a cordon, for a fault of the node (driver, runtime, MPS daemons), or for another mode.
 """
 
 

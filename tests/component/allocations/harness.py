@@ -10,8 +10,8 @@ import anyio.lowlevel
 
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.allocations.ledger import Ledger, replay
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Ledger, Node, replay
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.channels.bus import Bus

@@ -8,12 +8,13 @@ from nodeagent.components.allocations.ledger import FORMAT, Opened
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
+from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.offering import AllocationMode
 from tests.component.allocations.harness import World
 from tests.support.allocations import GPU, device_ids, make_entry
-from tests.support.journals import gpu
+from tests.support.journals import gpu, make_cordon
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -82,6 +83,23 @@ async def test_a_door_outlives_the_agent(world: World) -> None:
         told = world.bus.latest(ChosenAllocationModes)
         assert told is not None
         assert told.value == ChosenAllocationModes(doors={gpu("a"): AllocationMode.NONE})
+
+
+async def test_a_cordon_outlives_the_agent(world: World) -> None:
+    """It is durable before the call returns, told to everybody, and known again after a restart."""
+    kept = (make_cordon("a", 90.0),)
+    async with world.running():
+        await world.journal.keep_cordons(CordonSource.ANNOTATION, kept)
+        await world.journal.keep_cordons(CordonSource.COMMAND, (make_cordon("b"),))
+        assert world.store.synced
+        await world.journal.keep_cordons(CordonSource.COMMAND, ())
+    assert world.journal.cordons() is None
+    async with world.running():
+        table = CordonTable(by_source={CordonSource.ANNOTATION: kept})
+        assert world.journal.cordons() == table
+        told = world.bus.latest(CordonTable)
+        assert told is not None
+        assert told.value == table
 
 
 async def test_a_door_that_cannot_be_written_is_not_set(clock: FakeClock) -> None:

@@ -47,8 +47,9 @@ FAULTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "fabric not ready": (("simulate", "fault", "fabric", "pending"),),
     "no MIG device made": (("simulate", "fault", "mig", "0", "empty"),),
     "out of service": (("gpu", "set-door", "0", "none"),),
+    "cordoned": (("gpu", "cordon", "0", "--reason", "fan"),),
 }
-WANTED = ("none", "out of service", "driver back")
+WANTED = ("none", "out of service", "cordoned", "driver back")
 """What is well, or becomes so."""
 IMPOSSIBLE = {
     # The first GPUs that remap rows, or can be cut, came after it.

@@ -8,7 +8,8 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Journal, Node
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node
 from nodeagent.components.claims.component import Claims
 from nodeagent.components.claims.make import ClaimDependencies, Makers, ServeClaims
 from nodeagent.components.claims.metadata import ClaimMetadata

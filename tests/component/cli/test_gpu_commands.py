@@ -169,6 +169,28 @@ def test_a_gpu_is_taken_out_of_service_and_given_back(node: AgentProcess) -> Non
     assert {one["door"] for one in json.loads(listed.stdout)} == {"whole"}
 
 
+@pytest.mark.long
+def test_a_gpu_is_cordoned_and_given_back(node: AgentProcess) -> None:
+    """The door stays, new pods do not get the GPU, and each refusal says what to do."""
+    done = run_command(
+        node.directory, "gpu", "cordon", "1", "--reason", "fan", "--until", "2131-05-01T08:00:00Z", *NOBODY
+    )
+    assert (done.returncode, "until 2131-05-01T08:00:00Z" in done.stdout) == (0, True)
+    node.wait_for("/api/v1/conditions", '"gpu-cordoned"')
+    shown = run_command(node.directory, "gpu", "doors", "--gpu", "1", *NOBODY)
+    assert shown.stdout.splitlines()[-1].split()[:4] == ["1", "whole", "whole", "no"]
+    for words, told in (
+        (("cordon", "1"), "the reason is missing"),
+        (("cordon", "1", "--reason", "fan", "--until", "noon"), "'noon' is no time of RFC 3339"),
+        (("cordon", "9", "--reason", "fan"), "no GPU '9' on this node"),
+        (("uncordon", "0"), "no person has cordoned a GPU 0"),
+    ):
+        refused = run_command(node.directory, "gpu", *words, *NOBODY)
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused
+    assert run_command(node.directory, "gpu", "uncordon", "1", *NOBODY).returncode == 0
+    node.wait_for("/api/v1/doors", '"cordons":[],"held_by":[]}]')
+
+
 def test_a_door_that_is_none_and_a_gpu_that_is_none_are_refused(node: AgentProcess) -> None:
     assert run_command(node.directory, "gpu", "set-door", "1", "ajar", *NOBODY).returncode == 2
     refused = run_command(node.directory, "gpu", "set-door", "9", "none", *NOBODY)

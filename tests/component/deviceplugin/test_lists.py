@@ -2,11 +2,13 @@
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.model.allocation import AllocationTable
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown
 from nodeagent.model.events import DevicesAdvertised
@@ -311,6 +313,26 @@ async def test_a_gpu_that_drains_stays_listed_for_those_who_have_it(world: World
         await world.serving.plugins[GPU].pre_start(ids(0))
         await world.publish(doors((AllocationMode.NONE, False), (AllocationMode.WHOLE, True)))
         assert world.details("gpu-door") == {gpu_uuid(0): "GPU 0: door none (set by a person)"}
+
+
+async def test_a_cordoned_gpu_stays_listed_and_is_given_to_nobody(world: World) -> None:
+    """The kubelet counts it and gives it to no new pod; the container that has it starts again on it."""
+    cordon = Cordon(gpu=gpu_uuid(0), source=CordonSource.ANNOTATION, named="0", reason="fan")
+    standing = doors((AllocationMode.WHOLE, True), (AllocationMode.WHOLE, True))
+    first, second = standing.doors
+    cordoned = Offering(doors=(replace(first, is_open=False, cordons=(cordon,)), second))
+    async with world.running():
+        await world.publish(TWO, report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY), standing)
+        assert world.serving.newest() == {"0": True, "1": True}
+        await world.publish(cordoned)
+        assert world.serving.newest() == {"0": False, "1": True}
+        with pytest.raises(DeviceUnhealthy, match="cordoned by the annotation"):
+            await world.serving.plugins[GPU].allocate(ids(0))
+        await world.serving.plugins[GPU].pre_start(ids(0))
+        # The part that keeps cordons tells of it.
+        assert (world.details("gpu-door"), world.details("gpu-not-offered")) == ({}, {})
+        await world.publish(standing)
+        assert world.serving.newest() == {"0": True, "1": True}
 
 
 async def test_a_gpu_is_not_offered_before_its_door_is_known(world: World) -> None:

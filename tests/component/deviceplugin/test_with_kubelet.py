@@ -12,7 +12,8 @@ import pytest
 
 from nodeagent.app.wiring.kubelet import JoinedSources
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Journal, Node
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node
 from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings

@@ -113,13 +113,16 @@ async def test_one_taint_comes_and_goes(tmp_path: Path) -> None:
 
 
 async def test_annotations_are_set_and_taken_off(tmp_path: Path) -> None:
-    """Only those under our prefix are read back."""
+    """Only those under our prefix are read back, and those that cordon GPUs."""
     async with open_node(tmp_path) as (server, node):
         server.nodes[NODE]["metadata"]["annotations"] = {"team": "blue"}
         await node.write_annotation("nvidia.com/x", "1")
         assert (await node.read_node()).annotations == {"nvidia.com/x": "1"}
         await node.write_annotation("nvidia.com/x", None)
         assert server.nodes[NODE]["metadata"]["annotations"] == {"team": "blue"}
+        cordons = {"nodeagent.io/gpu-cordon": "[]", "hami.io/device-cordon": "GPU-1"}
+        server.nodes[NODE]["metadata"]["annotations"] = {"team": "blue", "nodeagent.io/other": "x", **cordons}
+        assert (await node.read_node()).annotations == cordons
 
 
 async def test_a_label_is_set_and_taken_off_whoever_has_set_it_before(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import anyio
 
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.allocations.ledger import replay
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node, replay
 from nodeagent.components.fractions import poll_task, reconcile_task
 from nodeagent.components.fractions.component import NAME_PAUSES_SECONDS, FractionHandles, Fractions
 from nodeagent.components.fractions.plugin_task import FractionPlugins

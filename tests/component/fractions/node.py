@@ -10,7 +10,8 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Journal, Node
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.deviceplugin.component import DevicePlugins, OtherResources
 from nodeagent.components.fractions.component import FractionHandles, Fractions
@@ -111,7 +112,7 @@ class Agent:
         directories = SpecFiles(self.cdi_dir, others=(), worker=workers[0])
         return [
             Allocations(*common, clock, self.live, journal),
-            OfferingComponent(*common, self.live, journal, self.orders),
+            OfferingComponent(*common, clock, self.live, journal, self.orders),
             Cdi(*common, self.live, FakeDriverFiles(make_files(8)), directories, handle=specs),
             DevicePlugins(
                 *common, self.live, journal,

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.events import MpsDaemonEnded, MpsDaemonStarted
 from nodeagent.model.mps import MpsPhase, MpsPlace
+from nodeagent.model.offering import Offering
 from tests.component.mps.harness import (
     DEFAULT,
     EXCLUSIVE,
@@ -243,6 +246,29 @@ async def test_other_replicas_count_for_new_clients(world: World, fake: FakeMps)
         pipes = world.root / daemon.name / "pipe"
         (server,) = fake.ask(pipes, "get_server_list")
         assert fake.ask(pipes, f"get_active_thread_percentage {server}") == ["50.0"]
+        assert worker.poll() is None
+        assert close(worker) == 0
+
+
+async def test_the_daemon_of_a_cordoned_gpu_stays_for_those_who_have_it(world: World, fake: FakeMps) -> None:
+    """A cordon ends nobody's work: the daemon is wanted as before, with the limits of now."""
+    async with world.running():
+        (daemon,) = await world.until_phase(MpsPhase.READY)
+        worker = client(fake, world, daemon.name)
+        offering = world.bus.read(Offering)
+        assert offering is not None
+        cordoned = (
+            replace(
+                door,
+                is_open=False,
+                cordons=(Cordon(gpu=door.gpu, source=CordonSource.COMMAND, named=str(door.index), reason="fan"),),
+            )
+            for door in offering.doors
+        )
+        world.bus.publish_state(Offering(doors=tuple(cordoned)), source="offering")
+        world.configure(share(2))
+        state = await world.until(lambda state: state.daemons[0].limits.thread_percentage == 50)
+        assert state.daemons[0].pid == daemon.pid
         assert worker.poll() is None
         assert close(worker) == 0
 

@@ -17,6 +17,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.cordons import Cordon, CordonSource, CordonTable
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, ConfigurationReloaded
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
@@ -50,10 +51,16 @@ class Memory:
     def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         return self.chosen
 
+    async def keep_cordons(self, source: CordonSource, cordons: tuple[Cordon, ...]) -> None:
+        raise AssertionError("no test here cordons a GPU")
+
+    def cordons(self) -> CordonTable | None:
+        return None
+
 
 class World:
     def __init__(self, **doors: Any) -> None:
-        clock = FakeClock()
+        clock = self.clock = FakeClock()
         self.bus = Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(Settings(doors=AllocationModeSettings(**doors)))
@@ -61,7 +68,7 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
-        component = OfferingComponent(self.bus, self.conditions, self.live, self.memory, self.orders)
+        component = OfferingComponent(self.bus, self.conditions, self.clock, self.live, self.memory, self.orders)
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             yield self

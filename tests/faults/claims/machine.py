@@ -17,7 +17,8 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.component import Allocations
-from nodeagent.components.allocations.journal_task import Journal, Node
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Node
 from nodeagent.components.cdi.component import Cdi
 from nodeagent.components.claims.make import Makers
 from nodeagent.components.claims.metadata import ClaimMetadata

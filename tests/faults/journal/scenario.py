@@ -15,8 +15,8 @@ import anyio
 
 from nodeagent.components.allocations.component import Allocations
 from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.journal_task import Journal, Node
-from nodeagent.components.allocations.ledger import Ledger, replay
+from nodeagent.components.allocations.journal_task import Journal
+from nodeagent.components.allocations.ledger import Ledger, Node, replay
 from nodeagent.components.allocations.recovery import Found, recover_ledger
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings

@@ -16,16 +16,17 @@ from nodeagent.components.allocations.ledger import (
     replay,
 )
 from nodeagent.components.allocations.recovery import Found, merge_ledgers, recover_ledger
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet, CordonsKept
 from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved, refuse_binding
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Granted, Identified
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import make_entry, pod_named
 from tests.support.examples import examples
-from tests.support.journals import gpu, make_binding, make_claim, make_part, make_reservation, stepped
+from tests.support.journals import gpu, make_binding, make_claim, make_cordon, make_part, make_reservation, stepped
 
 NAMES = st.sampled_from("abc")
 UIDS = st.sampled_from(["one", "two", "three"])
@@ -71,6 +72,11 @@ def _records(ledger: Ledger) -> st.SearchStrategy[Record]:
             lambda name, door: AllocationModeSet(gpu=gpu(name), door=door, at_seconds=1.0),
             NAMES,
             st.none() | st.sampled_from(list(AllocationMode)),
+        ),
+        st.builds(
+            lambda source, cordons: CordonsKept(source=source, cordons=tuple(cordons), at_seconds=1.0),
+            st.sampled_from(list(CordonSource)),
+            st.lists(st.builds(make_cordon, NAMES, st.none() | st.floats(0, 1e10)), max_size=2),
         ),
     )
 
@@ -165,6 +171,7 @@ def test_joining_keeps_the_laws_and_loses_nothing(earlier: list[Record], later: 
     assert recovered.fractions.bindings.items() <= joined.fractions.bindings.items()
     assert joined.claims.keys() == recovered.claims.keys() | present.claims.keys()
     assert joined.doors == {**recovered.doors, **present.doors}
+    assert joined.cordons == {**recovered.cordons, **present.cordons}
     assert len(joined.changes) == len(recovered.changes) + len(present.changes)
 
 

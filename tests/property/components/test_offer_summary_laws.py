@@ -24,7 +24,7 @@ from tests.support.samples import make_address
 
 SELECTORS = ("0", "1", "2", "nope", "*", "NVIDIA H100*", gpu_uuid(1), "0000:12:00.0")
 PROFILES = ("1g.10gb", "1c.2g.20gb", "3g.40gb")
-ON_PURPOSE = {UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING}
+ON_PURPOSE = {UnofferedCause.EXCLUDED, UnofferedCause.DOOR, UnofferedCause.DRAINING, UnofferedCause.CORDONED}
 OWN_CODES = {
     UnofferedCause.EXCLUDED: "gpu-excluded",
     UnofferedCause.DOOR: "gpu-door",
@@ -95,7 +95,8 @@ def views(draw: st.DrawFn, inventory: Inventory) -> View:
     blocked = draw(st.sampled_from(["", "", "", "the driver is not ready"]))
     closed = {gpu.uuid: "door none (set by a person)" for gpu in inventory.gpus if not draw(st.integers(0, 5))}
     draining = frozenset(uuid for uuid in closed if draw(st.booleans()))
-    return View(inventory, draw(st.sampled_from([health, None])), blocked, named, closed, draining)
+    cordoned = {gpu.uuid: "cordoned by a person: fan" for gpu in inventory.gpus if not draw(st.integers(0, 5))}
+    return View(inventory, draw(st.sampled_from([health, None])), blocked, named, closed, cordoned, draining)
 
 
 @st.composite
@@ -170,6 +171,9 @@ def test_what_is_not_offered_is_a_condition_and_never_all_is_well(
 def is_withdrawn(one: Unoffered, conditions: dict[str, dict[str, str]], plan: ResourcePlan) -> bool:
     if one.cause is UnofferedCause.DRAINING:
         # By `door-waits`, of the part that looks after doors, and only there: one thing has one remedy.
+        return one.gpu not in conditions["gpu-door"]
+    if one.cause is UnofferedCause.CORDONED:
+        # By `gpu-cordoned`, of the part that keeps cordons.
         return one.gpu not in conditions["gpu-door"]
     if one.cause is UnofferedCause.WITHHELD:
         return any(problem.reason in one.reason for problem in plan.problems)

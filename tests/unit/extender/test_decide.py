@@ -195,6 +195,7 @@ def test_nodes_that_cannot_be_judged_say_why() -> None:
             [limit(30, 1)],
             "8 of 8 GPUs held back by the node's driver, runtime or MPS daemons",
         ),
+        (dict.fromkeys(range(8), "cordon"), [limit(30, 1)], "8 of 8 GPUs cordoned"),
         ({0: "a word of a later version"}, [limit(400), limit(400)], f"{TOGETHER} (1 of 8 GPUs held back)"),
     ],
 )

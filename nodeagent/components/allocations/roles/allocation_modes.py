@@ -1,10 +1,12 @@
-"""The allocation modes set by a person: stronger than the configuration, and kept over restarts of agent and node.
+"""The allocation modes set by a person, and the cordons of all sources, kept over restarts of agent and node.
 
-Owns that a GPU has at most a single mode. Refuses to know when a mode may change: the caller has decided before.
+Owns that a GPU has at most a single mode, and that a record of a source's cordons replaces the source's cordons alone.
+Refuses to know when a mode may change and when a cordon ends: the caller has decided before.
 """
 
 from collections.abc import MutableMapping
 
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.values import Value
@@ -27,3 +29,19 @@ def apply_allocation_mode(doors: MutableMapping[GpuUuid, AllocationMode], record
         doors.pop(record.gpu, None)
     else:
         doors[record.gpu] = record.door
+
+
+class CordonsKept(Value, frozen=True, tag="cordons_kept"):
+    """All cordons of a source from now on."""
+
+    source: CordonSource
+    cordons: tuple[Cordon, ...]
+    at_seconds: float
+
+
+def apply_cordons(by_source: MutableMapping[CordonSource, tuple[Cordon, ...]], record: CordonsKept) -> None:
+    """Apply a record to the cordons by source."""
+    if record.cordons:
+        by_source[record.source] = record.cordons
+    else:
+        by_source.pop(record.source, None)

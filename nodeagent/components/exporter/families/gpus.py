@@ -14,6 +14,7 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
+from nodeagent.model.offering import Offering
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.rules.ids import render_bus_id
 
@@ -186,6 +187,17 @@ def build_mig_families(state: MigState, inventory: Inventory | None) -> tuple[Fa
                 for gpu, counts in cut
                 for profile, count in sorted(counts.items())
             ],
+        ),
+    )
+
+
+def build_cordon_families(offering: Offering) -> tuple[Family, ...]:
+    """A series for each GPU whose allocation mode is known."""
+    return (
+        gauge(
+            "nodeagent_gpu_cordoned",
+            "1 for a GPU kept from new pods by a cordon, whoever gave it; 0 for any other.",
+            [((("gpu", str(one.index)), ("UUID", str(one.gpu))), float(bool(one.cordons))) for one in offering.doors],
         ),
     )
 

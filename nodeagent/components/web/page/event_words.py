@@ -27,6 +27,7 @@ QUIET = frozenset(
         "ClusterNode",
         "ClusterWishes",
         "ComponentReport",
+        "CordonTable",
         "DeviceReadingTable",
         "DeviceTable",
         "LabelState",
@@ -146,6 +147,10 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     events.AllocationModeChosen: lambda one, names: (
         f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
     ),
+    events.GpuCordoned: lambda one, names: f"{_call(one.gpu, names)} cordoned {one.detail}",
+    events.GpuUncordoned: lambda one, names: (
+        f"{_call(one.gpu, names)} no longer cordoned by {one.source}{_because(one.reason)}"
+    ),
     events.AllocationModeChanged: lambda one, names: (
         f"{_call(one.gpu, names)}: door {one.before} → {one.after}{_because(one.reason)}"
     ),
@@ -189,7 +194,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"configuration reloaded, changed: {', '.join(one.changed) or 'nothing'}"
     ),
     events.ConfigurationRejected: lambda one, _names: f"configuration rejected: {'; '.join(one.problems)}",
-    events.NodeRequestRefused: lambda one, _names: f"label {one.label}={one.value} not followed: {one.reason}",
+    events.NodeRequestRefused: lambda one, _names: f"{one.label}={one.value} not followed: {one.reason}",
     events.RefusedPodDeleted: lambda one, _names: f"{one.pod.describe()} deleted, refused by this node: {one.reason}",
     DriverState: lambda one, _names: f"driver {str(one.phase).replace('_', ' ')}{_because(one.detail)}",
     Inventory: _describe_inventory,

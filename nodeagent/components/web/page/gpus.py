@@ -180,7 +180,8 @@ def _render_holders(record: GpuRecord) -> str:
         word = describe_vacancy(record) or NOBODYS
         word = word if mode is None or mode.is_open else esc(mode.explain())
         return f'<p class="held dim">{word}</p>'
-    waits = f'<p class="small">{esc(mode.explain())}</p>' if mode is not None and not mode.is_settled else ""
+    is_told = mode is not None and (mode.cordons or not mode.is_settled)
+    waits = f'<p class="small">{esc(mode.explain())}</p>' if mode is not None and is_told else ""
     return f'<p class="held">{"<br>".join(names)}</p>{waits}'
 
 

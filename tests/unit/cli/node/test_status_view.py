@@ -13,6 +13,7 @@ from nodeagent.components.web.api.records import (
     StateRecord,
 )
 from nodeagent.model.allocation import Allocation, PodIdentity
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
@@ -206,6 +207,9 @@ def test_a_gpu_that_nobody_gets_is_not_shown_as_free() -> None:
     free = tuple(replace(record, allocations=()) for record in gpus)
     assert "door none" not in _render_gpus(state, gpus[:1])
     assert "door none" in _render_gpus(state, free[:1])
+    cordon = Cordon(gpu=make_uuid(0), source=CordonSource.COMMAND, named="0", reason="fan")
+    cordoned = tuple(replace(record, door=replace(closed, cordons=(cordon,))) for record in free)
+    assert "cordoned" in _render_gpus(state, cordoned[:1])
 
 
 def _render_gpus(state: StateRecord, records: tuple[GpuRecord, ...]) -> str:

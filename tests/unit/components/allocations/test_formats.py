@@ -12,17 +12,28 @@ import pytest
 from nodeagent.components.allocations.journal_format import encode_records, parse_journal
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, apply_records, open_record, replay
 from nodeagent.components.allocations.recovery import Found, Recovered, recover_ledger
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet, CordonsKept
 from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
 from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted, pod_named
 from tests.support.files.golden import GOLDEN, check_golden
-from tests.support.journals import CORE, MEMORY, gpu, make_binding, make_claim, make_part, make_reservation, stepped
+from tests.support.journals import (
+    CORE,
+    MEMORY,
+    gpu,
+    make_binding,
+    make_claim,
+    make_cordon,
+    make_part,
+    make_reservation,
+    stepped,
+)
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
@@ -81,7 +92,8 @@ def test_the_old_journals_have_all_that_there_was() -> None:
     assert len(OLD) == 5
 
 
-def make_every_record(*, metadata: bool = True) -> list[Record]:
+def make_every_record(*, of_today: bool = True) -> list[Record]:
+    """Of a node without cordons and metadata files where the records are those of earlier agents."""
     shared = PreparedDevice(
         requests=("gpu", "gpu/small"),
         pool="node",
@@ -89,15 +101,15 @@ def make_every_record(*, metadata: bool = True) -> list[Record]:
         uuid=gpu("c"),
         cdi_names=("nvidia.com/gpu=claim-two",),
         part=make_part("c", 25, 1024),
-        alternative="small" if metadata else "",
+        alternative="small" if of_today else "",
     )
     mig: DeviceUuid = MigUuid("MIG-5b1f4e0a-6a4c-5d3e-9a57-2f0c8f6a1b2c")
     cut = msgspec.structs.replace(shared, device="gpu-3-mig-1g", uuid=mig, part=None)
     two = msgspec.structs.replace(
         make_claim("two"),
         devices=(shared, cut),
-        has_metadata=metadata,
-        pod_claim_name="gpus" if metadata else "",
+        has_metadata=of_today,
+        pod_claim_name="gpus" if of_today else "",
     )
     full = msgspec.structs.replace(
         make_binding(13, (11, 12), make_part("a", 30), limits_name="11"),
@@ -116,9 +128,14 @@ def make_every_record(*, metadata: bool = True) -> list[Record]:
         stepped(7, "plan"),
         AllocationModeSet(gpu=gpu("b"), door=AllocationMode.CLAIMS, at_seconds=2.0),
         AllocationModeSet(gpu=gpu("d"), door=AllocationMode.NONE, at_seconds=2.5),
+        CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a"),), at_seconds=2.6),
+    ]
+    cordons: list[Record] = [
+        CordonsKept(source=CordonSource.ANNOTATION, cordons=(make_cordon("d", 90.0),), at_seconds=9.0),
+        CordonsKept(source=CordonSource.COMMAND, cordons=(), at_seconds=10.0),
     ]
     return [
-        open_record(replay(before, 10), "machine", "boot"),
+        open_record(replay(before if of_today else before[:-1], 10), "machine", "boot"),
         granted(8, "b"),
         Identified(number=8, pod=pod_named("train"), container="main", seen_by="now"),
         Forgotten(number=8),
@@ -136,6 +153,7 @@ def make_every_record(*, metadata: bool = True) -> list[Record]:
         Finished(number=14, at_seconds=6.0, outcome="done"),
         AllocationModeSet(gpu=gpu("a"), door=AllocationMode.FRACTIONS, at_seconds=7.0),
         AllocationModeSet(gpu=gpu("b"), door=None, at_seconds=8.0),
+        *(cordons if of_today else ()),
     ]
 
 
@@ -149,9 +167,9 @@ def test_format_2_is_written_as_it_is() -> None:
 
 
 def test_a_journal_of_format_2_with_fewer_words_is_read() -> None:
-    """As an agent without metadata files wrote it; what it does not say is as it was then."""
+    """As an agent without metadata files and cordons wrote it; what it does not say is as it was then."""
     parsed = parse_journal((JOURNALS / "format2-fewer-words.journal").read_bytes())
-    assert (list(parsed.records), parsed.damage, parsed.refusal) == (make_every_record(metadata=False), "", "")
+    assert (list(parsed.records), parsed.damage, parsed.refusal) == (make_every_record(of_today=False), "", "")
 
 
 def test_what_format_2_says_is_known_to_the_last_record() -> None:
@@ -167,5 +185,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
         7: ["plan", "drain"]
     }
     assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
+    assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),)}
     assert ledger.next_number == 15
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.ledger import Ledger, Record, apply_record, open_record, replay
-from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet
+from nodeagent.components.allocations.roles.allocation_modes import AllocationModeSet, CordonsKept
 from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
 from nodeagent.components.allocations.roles.grants import Freed
 from nodeagent.model.allocation import Allocation
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Change, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.offering import AllocationMode
@@ -24,6 +25,7 @@ from tests.support.journals import (
     gpu,
     make_binding,
     make_claim,
+    make_cordon,
     make_part,
     make_reservation,
     make_step,
@@ -255,6 +257,21 @@ def test_doors_are_set_and_left_to_the_configuration() -> None:
     assert after(door("a", AllocationMode.NONE), door("a", None), door("b", None)).doors == {}
 
 
+def test_the_cordons_of_a_source_replace_those_of_the_source_alone() -> None:
+    """Whoever lifts a cordon lifts nobody else's."""
+
+    def kept(source: CordonSource, *names: str) -> CordonsKept:
+        return CordonsKept(source=source, cordons=tuple(map(make_cordon, names)), at_seconds=1.0)
+
+    first, second = kept(CordonSource.COMMAND, "a"), kept(CordonSource.ANNOTATION, "a", "b")
+    assert after(first, second).cordons == {
+        CordonSource.COMMAND: (make_cordon("a"),),
+        CordonSource.ANNOTATION: (make_cordon("a"), make_cordon("b")),
+    }
+    lifted = after(first, second, kept(CordonSource.ANNOTATION), kept(CordonSource.HAMI))
+    assert lifted.cordons == {CordonSource.COMMAND: (make_cordon("a"),)}
+
+
 EVERYTHING: list[Record] = [
     granted(1, "a"),
     reserved(2, "x"),
@@ -263,6 +280,7 @@ EVERYTHING: list[Record] = [
     Prepared(claim=make_claim("one", "a")),
     stepped(5, "plan"),
     AllocationModeSet(gpu=gpu("b"), door=AllocationMode.FRACTIONS, at_seconds=1.0),
+    CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a", 60.0),), at_seconds=1.0),
 ]
 
 
@@ -270,7 +288,7 @@ def test_a_journal_begun_anew_has_everything() -> None:
     """All that is given out and all that is under way is in the record that begins a journal."""
     ledger = after(*EVERYTHING)
     assert after(open_record(ledger, "machine", "boot")) == ledger
-    assert (ledger.next_number, len(ledger.changes), len(ledger.doors)) == (6, 1, 1)
+    assert (ledger.next_number, len(ledger.changes), len(ledger.doors), len(ledger.cordons)) == (6, 1, 1, 1)
 
 
 def test_an_opening_begins_with_what_it_says_alone() -> None:

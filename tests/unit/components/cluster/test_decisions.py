@@ -22,12 +22,15 @@ from nodeagent.model.cluster import (
     NodeRequests,
     Taint,
 )
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     AllocationDiffered,
     ConfigurationRejected,
     DriverChanged,
     FaultInjected,
+    GpuCordoned,
+    GpuUncordoned,
     GpuVanished,
     LabelsContested,
     MigLayoutChanged,
@@ -151,13 +154,24 @@ def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -
     assert find_pause(labels) == pause
 
 
+def labelled(labels: dict[str, str]) -> ClusterNode:
+    return ClusterNode(name="a", uid="1", labels=labels)
+
+
+def test_annotations_that_cordon_gpus_are_requests_too() -> None:
+    """Each as it is written; the component that cordons GPUs reads them."""
+    annotations = {"nodeagent.io/gpu-cordon": "[]", "hami.io/device-cordon": "GPU-1"}
+    node = ClusterNode(name="a", uid="1", annotations=annotations)
+    assert read_node_requests(node) == NodeRequests(gpu_cordon="[]", hami_cordon="GPU-1")
+
+
 def test_a_pause_of_our_own_pauses_others_alone() -> None:
     """Where this agent changes MIG layouts; one on top of it counts."""
     label = "nvidia.com/gpu.deploy.dcgm-exporter"
-    assert read_node_requests({label: "paused-for-mig-change"}, cuts=True).pause == ""
-    assert read_node_requests({label: "paused-for-mig-change"}).pause == f"{label}=paused-for-mig-change"
+    assert read_node_requests(labelled({label: "paused-for-mig-change"}), cuts=True).pause == ""
+    assert read_node_requests(labelled({label: "paused-for-mig-change"})).pause == f"{label}=paused-for-mig-change"
     both = "paused-for-mig-change_paused-for-driver-upgrade"
-    assert read_node_requests({label: both}, cuts=True).pause == f"{label}={both}"
+    assert read_node_requests(labelled({label: both}), cuts=True).pause == f"{label}={both}"
 
 
 def test_labels_are_read_as_wishes() -> None:
@@ -168,8 +182,8 @@ def test_labels_are_read_as_wishes() -> None:
         "nvidia.com/mig.config": "all-1g.10gb",
         "nvidia.com/mig.config.state": "pending",
     }
-    assert read_node_requests({}) == NodeRequests()
-    assert read_node_requests(labels) == NodeRequests(
+    assert read_node_requests(labelled({})) == NodeRequests()
+    assert read_node_requests(labelled(labels)) == NodeRequests(
         pause="nvidia.com/gpu.deploy.dcgm=paused-for-x",
         configuration="shared",
         mig_config="all-1g.10gb",
@@ -228,6 +242,10 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (RuntimeRestarted(command="systemctl restart x", failure="no"), "ContainerRuntimeRestartFailed"),
         (LabelsContested(keys=("nvidia.com/gpu.count",)), "NodeLabelConflict"),
         (NodeRequestRefused(label="nvidia.com/mig.config", value="all-x", reason="r"), "MIGConfigNotApplied"),
+        (NodeRequestRefused(label="nodeagent.io/gpu-cordon", value="x", reason="r"), "GPUCordonRefused"),
+        (NodeRequestRefused(label="hami.io/device-cordon", value="x", reason="r"), "GPUCordonRefused"),
+        (GpuCordoned(gpu=GPU, source=CordonSource.COMMAND, detail="by ann: fan"), "GPUCordoned"),
+        (GpuUncordoned(gpu=GPU, source=CordonSource.COMMAND, reason="r"), "GPUUncordoned"),
         (
             NodeRequestRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"),
             "NamedConfigurationRefused",

@@ -197,3 +197,20 @@ def test_a_container_may_start_again_on_what_is_not_broken(
     """A device that waits for its verdict keeps its container; one that is broken or gone does not."""
     health = None if verdict is None else report(g0=verdict)
     assert (not explain_loss(gpu_uuid(0), View(inventory, health))) is may_start
+
+
+def test_a_cordoned_gpu_stays_in_the_list_and_is_unhealthy() -> None:
+    """The node's capacity stays, what is allocatable is one less, and a running container is not disturbed."""
+    view = View(INVENTORY, report(g0=Verdict.HEALTHY, g1=Verdict.HEALTHY), cordoned={gpu_uuid(1): "cordoned by ann"})
+    assert [device.healthy for device in plan_list(resource(), view)] == [True, False]
+    second = resource().devices[1]
+    assert explain_unfitness(second, view) == "cordoned by ann"
+    assert explain_loss(second.uuid, view) == ""
+
+
+def test_the_mig_devices_of_a_cordoned_gpu_are_unhealthy_alike() -> None:
+    inventory = make_inventory([make_gpu(0, mig=["1g.10gb", "1g.10gb"]), make_gpu(1)])
+    (only,) = plan_resources(inventory, Settings(device_plugin=DevicePluginSettings(mig_strategy="mixed"))).resources[
+        1:
+    ]
+    assert {device.healthy for device in plan_list(only, View(inventory, None, cordoned={gpu_uuid(0): "x"}))} == {False}

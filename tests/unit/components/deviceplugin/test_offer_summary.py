@@ -227,3 +227,15 @@ def test_gpus_in_parts_are_in_the_account() -> None:
     assert details(account, "gpu-not-offered") == ["GPU 2: ill"]
     assert details(account, "gpu-door") == []
     assert len(details(account, "gpu-excluded")) == 1
+
+
+def test_a_cordoned_gpu_is_in_the_account_and_no_trouble() -> None:
+    """Whichever door it has: `gpu-cordoned` tells of it, and nothing else."""
+    inventory = make_inventory([make_gpu(index) for index in range(3)])
+    plan = plan_resources(inventory, NONE)
+    cordoned = {gpu_uuid(index): "cordoned by ann: fan" for index in (1, 2)}
+    view = View(inventory, None, cordoned=cordoned)
+    account = plan_summary(inventory, NONE, plan, view, frozenset({gpu_uuid(0)}), {gpu_uuid(2): "cordoned"})
+    assert (account.gpus, account.gpus_offered, account.gpus_cordoned) == (3, 1, 2)
+    assert account.troubled == ()
+    assert not any(decide_conditions(account).values())

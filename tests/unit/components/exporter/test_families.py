@@ -14,13 +14,15 @@ from nodeagent.components.exporter.families.admission import (
     build_claim_families,
     build_signal_families,
 )
-from nodeagent.components.exporter.families.gpus import build_mig_families, build_mps_families
+from nodeagent.components.exporter.families.gpus import build_cordon_families, build_mig_families, build_mps_families
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import PodEventCounts
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import PreparedClaim
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.slices import PublishedSlices
 from tests.support.gpus import gpu_uuid, make_gpu
@@ -156,3 +158,25 @@ def test_each_daemon_says_whether_it_is_ready_and_who_works() -> None:
     assert find_value(series, "nodeagent_mps_clients", **first) == 2
     assert find_value(series, "nodeagent_mps_daemon_starts_total", **second) == 1
     assert not any(family.samples for family in build_mps_families(MpsState()))
+
+
+def test_a_cordoned_gpu_is_a_one() -> None:
+    """Once for a GPU, whoever gave the cordons; the other GPUs are zeros, so that an alert can count."""
+    cordon = Cordon(gpu=gpu_uuid(1), source=CordonSource.COMMAND, named="1", reason="fan")
+    modes = tuple(
+        GpuAllocationMode(
+            gpu=gpu_uuid(index),
+            index=index,
+            address=make_gpu(index).pci.address,
+            door=AllocationMode.WHOLE,
+            wanted=AllocationMode.WHOLE,
+            reason="the default",
+            is_open=not index,
+            cordons=(cordon, cordon) if index else (),
+        )
+        for index in range(2)
+    )
+    series = read_text(render_exposition(build_cordon_families(Offering(doors=modes))).decode())
+    for index in range(2):
+        labels = {"gpu": str(index), "UUID": str(gpu_uuid(index))}
+        assert find_value(series, "nodeagent_gpu_cordoned", **labels) == index

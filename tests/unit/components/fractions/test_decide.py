@@ -16,11 +16,12 @@ from nodeagent.components.fractions.decide import (
     publish_view,
 )
 from nodeagent.config.sections.fractions import FractionsSettings
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
-from nodeagent.model.offering import AllocationMode
+from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile, plan_profile
 from nodeagent.rules.fractions.published import read_published
 from nodeagent.rules.placement.place import Demand, place
@@ -112,6 +113,11 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     closed = plan_view(
         inventory, make_offering(inventory, {1: (AllocationMode.FRACTIONS, False)}), make_health(inventory), ON
     )
+    (first, second) = make_offering(inventory).doors
+    cordon = Cordon(gpu=second.gpu, source=CordonSource.COMMAND, named="1", reason="fan", who="ann")
+    kept_back = Offering(doors=(first, replace(second, is_open=False, cordons=(cordon,))))
+    cordoned = plan_view(inventory, kept_back, make_health(inventory), ON)
+    assert (cordoned.unfit[gpu_uuid(1)], cordoned.held) == ("cordoned by ann: fan", {gpu_uuid(1): "cordon"})
     away = plan_view(
         inventory,
         make_offering(inventory),
@@ -124,7 +130,7 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     assert set(away.unfit.values()) == {"no driver"}
     assert (ill.held, closed.held) == ({gpu_uuid(1): "unhealthy"}, {gpu_uuid(1): "door"})
     assert set(away.held.values()) == {"node"}
-    for view, healthy in ((ill, 100), (closed, 100), (away, 0)):
+    for view, healthy in ((ill, 100), (closed, 100), (cordoned, 100), (away, 0)):
         cores = plan_lists(view, make_table())[CORE]
         assert (len(cores), sum(device.healthy for device in cores)) == (200, healthy)
 

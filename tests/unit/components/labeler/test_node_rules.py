@@ -12,10 +12,13 @@ from nodeagent.components.labeler.values import cut, is_legal, plan_value, sanit
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import LabelsSettings
 from nodeagent.config.sections.hardware import GpusSettings
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.labels import GPU_MODEL_LABEL, NodeFacts, VendorFunction, VgpuGuest
+from nodeagent.model.offering import AllocationMode, Offering
+from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.unit.components.labeler.harness import P, resources
 
@@ -305,3 +308,16 @@ def test_a_ready_driver_without_gpus_labels_none() -> None:
     """No GPU is an empty inventory, not a count of zero."""
     labels = render_labels(picture(inventory=Inventory(generation=1)), Settings(), {f"{P}gpu.count": "8"}).labels
     assert f"{P}gpu.count" not in labels
+
+
+def test_a_cordoned_gpu_is_not_counted_among_what_is_offered() -> None:
+    """The board is still counted as a board."""
+    inventory = Inventory(generation=1, gpus=(make_gpu(0), make_gpu(1)))
+    whole = (AllocationMode.WHOLE, True)
+    first, second = make_offering(inventory, {0: whole, 1: whole}).doors
+    cordon = Cordon(gpu=second.gpu, source=CordonSource.COMMAND, named="1", reason="fan")
+    cordoned = Offering(doors=(first, replace(second, is_open=False, cordons=(cordon,))))
+    for offering, count in ((Offering(doors=(first, second)), None), (cordoned, "1")):
+        labels = render_labels(picture(inventory=inventory, offering=offering), Settings(), {}).labels
+        assert labels["nvidia.com/gpu.count"] == "2"
+        assert labels.get("nvidia.com/resource.gpu.count") == count

@@ -2,12 +2,13 @@
 
 from msgspec.structs import replace
 
-from nodeagent.components.offering.decide import decide_conditions, list_served, plan_offering
+from nodeagent.components.offering.decide import cordon_offering, decide_conditions, list_served, plan_offering
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.allocation_modes import AllocationModeRule, AllocationModeSettings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.gpu import MissingGpu
 from nodeagent.model.ids import DeviceId, PciAddress, ResourceName
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
@@ -145,3 +146,42 @@ def test_a_gpu_that_does_not_answer_has_no_door_yet() -> None:
     )
     undecided = plan_offering(TWO, settings, {}, [], missing=silent).undecided
     assert ", a GPU (GPU at index 3: it hangs) may be meant by" in undecided
+
+
+def cordon(index: int, source: CordonSource = CordonSource.COMMAND) -> Cordon:
+    return Cordon(gpu=gpu_uuid(index), source=source, named=str(index), reason="fan", who="ann")
+
+
+def test_a_cordon_closes_a_gpu_and_changes_no_mode() -> None:
+    """The other GPU stays as it was, and a cordon of a GPU that is not there closes nothing."""
+    offering = plan_offering(TWO, Settings(), {}, [held(0)])
+    cordoned = cordon_offering(offering, [cordon(0), cordon(7)], TWO, [held(0)])
+    first, second = cordoned.doors
+    assert second == offering.doors[1]
+    assert (first.door, first.is_open, first.is_settled) == (AllocationMode.WHOLE, False, True)
+    assert first.describe() == "GPU 0: cordoned by ann: fan, which waits for ns/train (main)"
+    assert decide_conditions(cordoned, list_served(Settings()))["gpu-cordoned"] == {gpu_uuid(0): first.describe()}
+    assert cordoned.list_closed(TWO, AllocationMode.WHOLE) == {gpu_uuid(0): first.explain()}
+    assert cordoned.list_elsewhere(TWO, AllocationMode.WHOLE) == {}
+    assert cordoned.list_elsewhere(TWO, AllocationMode.CLAIMS).keys() == {gpu_uuid(0), gpu_uuid(1)}
+    assert cordoned.list_cordoned() == {gpu_uuid(0): first.explain()}
+    assert cordon_offering(offering, [], TWO, [held(0)]) is offering
+
+
+def test_the_holders_of_every_mode_are_waited_for() -> None:
+    """Two cordons of a GPU are told both."""
+    table = make_table(bindings=[make_bound(1, (), part(1, 10, 1))])
+    offering = cordon_offering(
+        plan_offering(TWO, make_settings(), {}, [], table), [cordon(1), cordon(1, CordonSource.HAMI)], TWO, [], table
+    )
+    told = offering.doors[1].explain()
+    assert told.startswith("cordoned by ann: fan and by the annotation hami.io/device-cordon: fan, which waits for ns/")
+
+
+def test_a_cordoned_gpu_may_change_its_mode_meanwhile() -> None:
+    """Both are told, and the change goes on as without a cordon."""
+    offering = plan_offering(TWO, Settings(), {gpu_uuid(0): AllocationMode.NONE}, [held(0)])
+    first, _ = cordon_offering(offering, [cordon(0)], TWO, [held(0)]).doors
+    assert first.waits_for == offering.doors[0].waits_for
+    assert "cordoned by ann: fan; door whole until ns/train (main) is gone, then none" in first.explain()
+    assert cordon_offering(offering, [cordon(0)], TWO, [held(0)]).list_elsewhere(TWO, AllocationMode.WHOLE)

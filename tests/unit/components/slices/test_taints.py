@@ -5,15 +5,19 @@ from msgspec.structs import replace
 
 from nodeagent.components.slices.taints import decide_taints, explain_closed
 from nodeagent.config.sections.claims import EffectWord, TaintRule
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.mig import GpuChange, MigState
+from nodeagent.model.offering import AllocationMode, ModeHolder, Offering
 from nodeagent.model.slices import DeviceTaint
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
+from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.slices import DRIVER, make_report
 
 GPU = NamedDevice(name="gpu-0", gpu=make_gpu(0))
 NODE = make_inventory([GPU.gpu])
+OPEN = make_offering(NODE, {0: (AllocationMode.CLAIMS, True)})
 
 
 def decide(*found: tuple[str, Verdict], rules: tuple[TaintRule, ...] = ()) -> list[tuple[str, str, str]]:
@@ -99,14 +103,30 @@ def test_the_worst_come_first() -> None:
 
 
 def test_a_closed_door_gives_to_nobody_new() -> None:
-    assert explain_closed(GPU, DRIVER, is_open=True, mig=None) == ()
-    assert explain_closed(GPU, DRIVER, is_open=False, mig=MigState()) == (
+    assert explain_closed(GPU, DRIVER, OPEN, mig=None) == ()
+    shut = make_offering(NODE, {0: (AllocationMode.CLAIMS, False)})
+    assert explain_closed(GPU, DRIVER, shut, mig=MigState()) == (
         DeviceTaint(key="gpu.nvidia.com/closed", value="", effect="NoSchedule"),
     )
 
 
+def test_a_cordon_has_a_taint_of_its_own() -> None:
+    """A cordon is told from an allocation mode that changes; a GPU may have both."""
+    cordon = Cordon(gpu=gpu_uuid(0), source=CordonSource.COMMAND, named="0", reason="fan")
+    (mode,) = OPEN.doors
+    cordoned = replace(mode, is_open=False, cordons=(cordon,))
+    taint = DeviceTaint(key="gpu.nvidia.com/cordoned", value="", effect="NoSchedule")
+    assert explain_closed(GPU, DRIVER, Offering(doors=(cordoned,)), mig=None) == (taint,)
+    holder = ModeHolder(door=AllocationMode.CLAIMS, name="claim a/b")
+    waiting = Offering(doors=(replace(cordoned, waits_for=(holder,)),))
+    assert [one.key for one in explain_closed(GPU, DRIVER, waiting, mig=None)] == [
+        "gpu.nvidia.com/cordoned",
+        "gpu.nvidia.com/closed",
+    ]
+
+
 def test_a_gpu_that_is_being_cut_gives_to_nobody_new() -> None:
     change = GpuChange(gpu=gpu_uuid(0), index=0, wanted="7 x 1g.10gb", doing="waits")
-    assert explain_closed(GPU, DRIVER, is_open=True, mig=MigState(changes=(change,))) == (
+    assert explain_closed(GPU, DRIVER, OPEN, mig=MigState(changes=(change,))) == (
         DeviceTaint(key="gpu.nvidia.com/changing", value="", effect="NoSchedule"),
     )

@@ -165,6 +165,8 @@ def test_what_somebody_wants_so_is_told_and_well() -> None:
     elsewhere = unoffered(3, UnofferedCause.DOOR, "door none")
     told = "6 of 8 GPUs offered: 1 behind another door, 1 kept for another door until nobody has it"
     assert judge(offering(8, draining, elsewhere)) == ("ok", told)
+    cordoned = unoffered(4, UnofferedCause.CORDONED, "cordoned by ann: fan")
+    assert judge(offering(8, cordoned)) == ("ok", "7 of 8 GPUs offered: 1 cordoned")
     assert judge(offering(1)) == ("ok", "all is well: 8 GPUs")
     assert judge(offering(1, unoffered(0, UnofferedCause.VANISHED, "gone")))[1].startswith("0 of 1 GPU offered")
 

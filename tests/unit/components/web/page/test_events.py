@@ -6,6 +6,7 @@ from nodeagent.components.web.page.event_words import QUIET, WORDS, Teller, desc
 from nodeagent.core.values import ActiveCondition, ActiveConditions, Envelope, name_type
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import ClusterLink
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import (
     FACTS,
@@ -23,7 +24,9 @@ from nodeagent.model.events import (
     FractionRefused,
     GpuAppeared,
     GpuCleared,
+    GpuCordoned,
     GpuEventReported,
+    GpuUncordoned,
     GpuVanished,
     LabelsApplied,
     LabelsContested,
@@ -83,7 +86,15 @@ class SomethingNew:
         (LabelsContested(keys=("a", "b")), "labels written otherwise by somebody else: a, b"),
         (ConfigurationReloaded(changed=()), "configuration reloaded, changed: nothing"),
         (ConfigurationRejected(problems=("a", "b")), "configuration rejected: a; b"),
-        (NodeRequestRefused(label="a/b", value="v", reason="r"), "label a/b=v not followed: r"),
+        (
+            GpuCordoned(gpu=make_uuid(0), source=CordonSource.HAMI, detail="by the annotation x"),
+            "GPU 0 cordoned by the annotation x",
+        ),
+        (
+            GpuUncordoned(gpu=make_uuid(0), source=CordonSource.HAMI, reason="r"),
+            "GPU 0 no longer cordoned by hami: r",
+        ),
+        (NodeRequestRefused(label="a/b", value="v", reason="r"), "a/b=v not followed: r"),
         (
             RefusedPodDeleted(pod=PodIdentity(namespace="ml", name="a"), controller="StatefulSet", reason="r"),
             "ml/a deleted, refused by this node: r",

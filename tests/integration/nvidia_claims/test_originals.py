@@ -8,13 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.claims.opaque import read_parameters
-from nodeagent.components.slices.describe import MIB, DeviceFacts
+from nodeagent.components.slices.describe import MIB
 from nodeagent.components.slices.plan import plan_contents
 from nodeagent.config.sections.claims import BY_MEMORY
 from nodeagent.edge.kube.slice_document import render_slice
 from nodeagent.model.gpu import Gpu, MigAttributes
 from nodeagent.model.nvidia import CLAIM_BRANDS
 from nodeagent.model.slices import SlicePool
+from nodeagent.rules.claims.attributes import DeviceFacts
 from nodeagent.rules.claims.quantity import parse_quantity
 from nodeagent.rules.mps.limits import resolve_limits
 from tests.generators.claim_policy import MPS, SHARING

@@ -113,10 +113,13 @@ def test_limits_of_mps_are_held_to_their_form(mps: Mapping[str, object], said: s
 
 def test_the_policy_for_claims_knows_no_field_that_the_reader_does_not() -> None:
     """The other way round, and the rest of the policy, is held on the real API server."""
-    fields = [*({"mpsConfig": {name: []}} for name in MPS_FIELDS), *({name: []} for name in SHARING_FIELDS)]
+    fields: list[dict[str, object]] = [
+        *({"mpsConfig": {name: []}} for name in MPS_FIELDS),
+        *({name: []} for name in SHARING_FIELDS),
+    ]
     for field in fields:
         with pytest.raises(ClaimRefused, match=r"^(?!unknown field)"):
-            read_parameters(gpu_config({"strategy": "MPS"} | field), "p")
+            read_parameters(gpu_config({"strategy": "MPS", **field}), "p")
 
 
 def choose(request: str, *configs: tuple[object, tuple[str, ...], str], is_gpu: bool = True) -> int | None:

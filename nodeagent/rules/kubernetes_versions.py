@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from nodeagent.config.schema import Settings
+from nodeagent.model.runtime import RuntimeKind
 
 Side = Literal["API server", "kubelet"]
 
@@ -174,6 +175,8 @@ CGROUP_V1: Final = Ending(
     remedy="boot the node with the unified cgroup hierarchy (systemd.unified_cgroup_hierarchy=1)",
 )
 ENDINGS: Final = (CONTAINERD_1, CGROUP_V1)
+_FIRST_KEPT: Final = (2, 0)
+"""The first release of containerd that later kubelets take."""
 
 
 def read_minor(version: str) -> int | None:
@@ -185,6 +188,14 @@ def read_minor(version: str) -> int | None:
 def list_wanted(settings: Settings) -> tuple[str, ...]:
     """The names of the abilities that the settings need."""
     return tuple(ability.name for ability in ABILITIES if ability.is_wanted(settings))
+
+
+def find_endings(runtime: RuntimeKind | None, release: tuple[int, int], *, has_cgroup_v1: bool) -> Iterator[Ending]:
+    """What a node has that later kubelets take no longer; a runtime of unknown release is kept."""
+    if runtime is RuntimeKind.CONTAINERD and (0, 0) < release < _FIRST_KEPT:
+        yield CONTAINERD_1
+    if has_cgroup_v1:
+        yield CGROUP_V1
 
 
 def find_lacks(wanted: tuple[str, ...], versions: dict[Side, str]) -> Iterator[Lack]:

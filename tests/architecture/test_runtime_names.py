@@ -29,6 +29,7 @@ ALLOWED = {
     "edge/container_runtime/detect.py": "asks Docker, which speaks no CRI",
     "edge/container_runtime/docker.py": "the protocol of Docker",
     "edge/container_runtime/trial.py": "starts containerd on the side",
+    "rules/kubernetes_versions.py": "the runtimes that later kubelets take no longer",
     "components/runtime/containerd_config.py": "how containerd's releases read their files",
     "components/runtime/containerd_template.py": "what MicroK8s makes of its template for containerd",
     "components/runtime/plan_containerd.py": "its plan",

@@ -13,7 +13,6 @@ from nodeagent.model.ids import ResourceName
 from tests.contract.kubelet.test_admission import *  # noqa: F403  the tests themselves
 from tests.contract.kubelet.test_device_plugin import *  # noqa: F403
 from tests.contract.kubelet.test_pod_resources import *  # noqa: F403
-from tests.contract.kubelet.test_pods_api import *  # noqa: F403
 from tests.contract.kubelet.test_registration import *  # noqa: F403
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster

@@ -9,8 +9,7 @@ from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.model.devices import Standing
 from nodeagent.model.plugin import AdvertisedResource
-from nodeagent.model.runtime import RuntimeKind
-from nodeagent.rules.kubernetes_versions import CGROUP_V1, CONTAINERD_1, Lack, Side, find_lacks
+from nodeagent.rules.kubernetes_versions import Lack, Side, find_endings, find_lacks
 
 KUBELET = "systemctl status kubelet"
 
@@ -191,12 +190,8 @@ def _advise(lack: Lack) -> str:
 def check_endings(facts: Facts) -> Iterator[Check]:
     """What the next kubelets do not take any more."""
     runtime = facts.runtime
-    is_old = (
-        isinstance(runtime, ChosenRuntime)
-        and runtime.kind is RuntimeKind.CONTAINERD
-        and (0, 0) < runtime.release < (2, 0)
-    )
-    found = [ending for ending, applies in ((CONTAINERD_1, is_old), (CGROUP_V1, facts.cgroup_v1)) if applies]
+    kind, release = (runtime.kind, runtime.release) if isinstance(runtime, ChosenRuntime) else (None, (0, 0))
+    found = tuple(find_endings(kind, release, has_cgroup_v1=facts.cgroup_v1))
     for ending in found:
         yield warn("endings", f"this node has {ending.name}: {ending.end}", ending.remedy)
     if not found:

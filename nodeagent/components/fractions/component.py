@@ -127,7 +127,7 @@ class Fractions:
         self._resolver = PodResolver(sources.kubelet, self._pods)
         self._decisions = DecisionLog(bus, conditions)
         self._views = Views(bus, live, self._decisions, wait_for_gpus=handles.wait_for_gpus)
-        self._choice_check = ChoiceCheck(bus, live, self._pods, self._views.find_owner)
+        self._choice_check = ChoiceCheck(bus, live, self._pods, self._views.now.find_owner)
         self._journal = LockedJournal(ledger, anyio.Lock(fast_acquire=True))
         self._waker, self._news, self._nameless = Waker(), News(), Waker()
         journal, poller = self._journal, SourcePoller(bus, clock, sources, self._pods.list_finished)
@@ -139,9 +139,9 @@ class Fractions:
             files,
             poller,
             note=self._decisions.forget_waiting,
-            views=lambda: self._views.all,
+            views=lambda: self._views.now.all,
         )
-        self._foreign = ForeignUse(conditions, live, journal, poller, lambda: self._views.gpus, self._waker.wake)
+        self._foreign = ForeignUse(conditions, live, journal, poller, lambda: self._views.now.gpus, self._waker.wake)
         self._utilization = UtilizationFiles(bus, live, journal, files.folders)
         self._limits_sync = LimitsSync(journal, files.folders, self._plan_limits)
         self._untold: dict[int, str] = {}
@@ -183,7 +183,7 @@ class Fractions:
         table = self._ledger.parts()
         if table is None or not self._views.refresh(self._foreign.by_gpu):
             return False
-        lists = {name: each for view in self._views.all for name, each in plan_lists(view, table).items()}
+        lists = {name: each for view in self._views.now.all for name, each in plan_lists(view, table).items()}
         for resource, devices in lists.items():
             if resource not in self._plugins.plugins:
                 self._plugins.plugins[resource] = FractionPlugin(resource, self._plugins.component, self._live)
@@ -197,7 +197,7 @@ class Fractions:
 
     async def allocate(self, resource: ResourceName, devices: Sequence[DeviceId]) -> ContainerAnswer:
         """Reserve ids; the container gets a CDI name without meaning until the container starts."""
-        view = self._views.find(resource)
+        view = self._views.now.find(resource)
         try:
             check_request(view.profile, resource, len(devices))
             is_first = resource == list_resources(view.profile)[0]
@@ -213,7 +213,7 @@ class Fractions:
 
     async def pre_start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
         """Give the starting container with these ids its fractions, unless the ids are bound already."""
-        view = self._views.find(resource)
+        view = self._views.now.find(resource)
         try:
             with anyio.fail_after(START_SECONDS):
                 if resource == list_resources(view.profile)[0]:
@@ -247,7 +247,7 @@ class Fractions:
                 unknown = f"{command.pod} has no part of a GPU here: `nodeagent fractions list` says who has one"
                 raise ControlRefused(f"{command.pod} means {several}: name one" if found else unknown)
             changed = change_fractions(found[0], command.cores, command.memory_bytes)
-            view = self._views.find_owner(changed)
+            view = self._views.now.find_owner(changed)
             capacities = view.capacities if view is not None else ()
             try:
                 await self._reconciler.change(found[0], changed, capacities, self._plan_limits(changed))
@@ -258,7 +258,7 @@ class Fractions:
         return f"{changed.describe()} has {describe_fractions(changed)}{later}"
 
     async def _start(self, resource: ResourceName, devices: Sequence[DeviceId]) -> None:
-        view, runtime = self._views.find(resource), self._bus.read(RuntimeState)
+        view, runtime = self._views.now.find(resource), self._bus.read(RuntimeState)
         if lack := explain_no_device_names(runtime) if view.device_class else explain_no_cdi(runtime):
             raise FractionsUnavailable(lack)
         # The names say which containers wait for room, and which wait no more.
@@ -270,7 +270,7 @@ class Fractions:
             await self._reconciler.end_finished(looks=1)
             async with self._journal.turn:
                 # Changes since then count, such as a lost GPU.
-                view, table = self._views.find(resource), self._find_table()
+                view, table = self._views.now.find(resource), self._find_table()
                 choice = choose(start, view, table, self._clock.wall())
                 binding = await self._bind(choice, view, table)
         except NoRoom as error:
@@ -351,7 +351,7 @@ class Fractions:
 
     def _plan_limits(self, binding: Binding) -> tuple[FractionLimit, ...]:
         """The limits of a container; none where its fractions are counted alone."""
-        view, settings = self._views.find_owner(binding), self._live.now.fractions
+        view, settings = self._views.now.find_owner(binding), self._live.now.fractions
         if view is None or binding.enforcement is Enforcement.COUNTED:
             return ()
         context_bytes = settings.context_mib * MIB

@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.config.sections.fractions import EnforcementName, FractionsSettings
+from nodeagent.model.errors import FractionsUnavailable
 from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -99,6 +100,39 @@ class FractionView(Value, frozen=True, dict=True):
             GpuFraction(gpu=gpu.uuid, cores=CORES, memory_bytes=int(gpu.memory_total_bytes * self.memory_ratio))
             for gpu in self.gpus
         )
+
+
+class FractionViews:
+    """The view of each kind of devices that are given in fractions, and which of them answers for what."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[str, FractionView] = {}
+        """By class; the driver's GPUs by an empty name."""
+
+    @property
+    def all(self) -> tuple[FractionView, ...]:
+        """The view of each kind."""
+        return tuple(self.by_kind.values())
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The driver's GPUs given in fractions."""
+        return self.by_kind[""].gpus if "" in self.by_kind else ()
+
+    def find(self, resource: ResourceName) -> FractionView:
+        """The view whose devices a resource counts.
+
+        Raises:
+            FractionsUnavailable: The devices are not known yet, or not given in fractions any more.
+        """
+        for view in self.by_kind.values():
+            if resource in list_resources(view.profile):
+                return view
+        raise FractionsUnavailable("the GPUs are not known yet")
+
+    def find_owner(self, binding: Binding) -> FractionView | None:
+        """The view of a binding's devices; `None` for devices not given in fractions any more."""
+        return next((view for view in self.by_kind.values() if view.owns(binding)), None)
 
 
 def plan_view(

@@ -1,18 +1,17 @@
 """The views of everything given in fractions: the driver's GPUs, and the devices of each divisible class.
 
-Owns which view answers for a resource and for a binding. The driver's GPUs may come later than the devices, or never.
+Owns the time of each view. The driver's GPUs may come later than the devices, or never.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
 from nodeagent.components.fractions.class_views import list_whole_holders, plan_class_view
 from nodeagent.components.fractions.decide import (
-    FractionView,
+    FractionViews,
     Publisher,
     list_daemon_faults,
-    list_resources,
     plan_view,
 )
 from nodeagent.components.fractions.decision_log_task import DecisionLog
@@ -22,12 +21,11 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.devices import DeviceClassState, DeviceTable
 from nodeagent.model.driver import DriverState
-from nodeagent.model.errors import FractionsUnavailable
 from nodeagent.model.fractions import FractionOffers
-from nodeagent.model.gpu import Gpu, Inventory
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid, ResourceName
-from nodeagent.model.journal import Binding, FractionTable
+from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.rules.fractions.by_class import render_by_class
@@ -45,8 +43,7 @@ class Views:
         self._bus, self._live, self._decisions = bus, live, decisions
         self._wait_for_gpus = wait_for_gpus
         self._has_gpus = wait_for_gpus is None
-        self._views: dict[str, FractionView] = {}
-        """By class; the driver's GPUs by an empty name."""
+        self.now = FractionViews()
         self._origins: dict[str, tuple[object, ...]] = {}
         self._publishers: dict[str, Publisher] = {}
         self._log = get_logger(component="fractions")
@@ -57,31 +54,6 @@ class Views:
             await self._wait_for_gpus()
             self._has_gpus = True
             wake()
-
-    @property
-    def all(self) -> Sequence[FractionView]:
-        """The view of each kind."""
-        return tuple(self._views.values())
-
-    @property
-    def gpus(self) -> tuple[Gpu, ...]:
-        """The driver's GPUs given in fractions."""
-        return self._views[""].gpus if "" in self._views else ()
-
-    def find(self, resource: ResourceName) -> FractionView:
-        """The view whose devices a resource counts.
-
-        Raises:
-            FractionsUnavailable: The devices are not known yet, or not given in fractions any more.
-        """
-        for view in self._views.values():
-            if resource in list_resources(view.profile):
-                return view
-        raise FractionsUnavailable("the GPUs are not known yet")
-
-    def find_owner(self, binding: Binding) -> FractionView | None:
-        """The view of a binding's devices; `None` for devices not given in fractions any more."""
-        return next((view for view in self._views.values() if view.owns(binding)), None)
 
     def refresh(self, foreign: Mapping[GpuUuid, int]) -> bool:
         """Look at everything once more; False while nothing is known.
@@ -95,8 +67,8 @@ class Views:
             return False
         lack, lack_of_classes = self._decisions.report_runtime(has_classes=bool(classes))
         names = [each.resource for each in classes]
-        for gone in self._views.keys() - {*names, *([""] if known is not None else [])}:
-            del self._views[gone], self._origins[gone]
+        for gone in self.now.by_kind.keys() - {*names, *([""] if known is not None else [])}:
+            del self.now.by_kind[gone], self._origins[gone]
         if known is not None:
             self._look_at_gpus(*known, lack, foreign)
         for each in classes:
@@ -120,7 +92,7 @@ class Views:
         origin = (inventory, offering, health, obstacle, settings, foreign, daemons, has_mps)
         if origin != self._origins.get(""):
             blocked = {gpu.uuid: obstacle or daemons.get(gpu.uuid, "") for gpu in inventory.gpus}
-            self._views[""] = plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
+            self.now.by_kind[""] = plan_view(inventory, offering, health, settings, blocked, foreign, has_mps=has_mps)
             self._origins[""] = origin
 
     def _look_at_class(self, state: DeviceClassState, lack: str) -> None:
@@ -128,17 +100,17 @@ class Views:
         holders = {str(each.id): whole[each.id] for each in state.devices if each.id in whole}
         origin = (state, settings, lack, holders)
         if origin != self._origins.get(state.resource):
-            self._views[state.resource] = plan_class_view(state, settings, lack, holders)
+            self.now.by_kind[state.resource] = plan_class_view(state, settings, lack, holders)
             self._origins[state.resource] = origin
 
     def plan_offers(self, resources: Iterable[ResourceName], table: FractionTable) -> FractionOffers:
         """The offers of all views, with the annotations for schedulers where the settings ask for them."""
-        unfit = {gpu: reason for view in self._views.values() for gpu, reason in view.unfit.items()}
+        unfit = {gpu: reason for view in self.now.by_kind.values() for gpu, reason in view.unfit.items()}
         offers = FractionOffers(resources=tuple(sorted(resources)), unfit=unfit)
         if not self._live.now.fractions.publish:
             return offers
         gpus, bound = dict[str, str](), dict[str, str]()
-        for name, view in self._views.items():
+        for name, view in self.now.by_kind.items():
             if name not in self._publishers:
                 self._publishers[name] = Publisher(
                     lambda pods: self._log.warning("bound_parts_not_published", pods=pods)

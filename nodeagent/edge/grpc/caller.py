@@ -122,6 +122,8 @@ async def call_stream(socket: Path, method: str, request: bytes) -> AsyncGenerat
         channel.close()
         with CancelScope(shield=True):
             await asyncio.wait({reading})
+        if not reading.cancelled():
+            reading.exception()  # raised above, or of the end made here: a failure that nobody reads is logged
 
 
 class KeptCaller:

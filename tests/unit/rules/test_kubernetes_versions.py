@@ -6,10 +6,12 @@ from msgspec.structs import replace
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.config.sources import walk_knobs
+from nodeagent.model.runtime import RuntimeKind
 from nodeagent.rules.kubernetes_versions import (
     ABILITIES,
     ENDINGS,
     MINORS,
+    find_endings,
     find_lacks,
     list_wanted,
     read_minor,
@@ -45,6 +47,22 @@ def test_each_row_has_a_cell_for_each_version() -> None:
     cells = {(ability.gate, minor): ability.tell(minor) for ability in ABILITIES for minor in MINORS}
     assert [cells["DRAPartitionableDevices", minor] for minor in MINORS] == ["no", "no", "off", "on", "on"]
     assert [cells["", minor] for minor in MINORS] == ["no", "on", "on", "on", "on"]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "release", "has_cgroup_v1", "names"),
+    [
+        (RuntimeKind.CONTAINERD, (1, 7), False, ["containerd 1.7"]),
+        (RuntimeKind.CONTAINERD, (0, 0), True, ["cgroup v1"]),
+        (RuntimeKind.CONTAINERD, (2, 0), False, []),
+        (RuntimeKind.CRIO, (1, 34), False, []),
+        (None, (0, 0), False, []),
+    ],
+)
+def test_what_ends_is_told_where_it_is(
+    runtime: RuntimeKind | None, release: tuple[int, int], has_cgroup_v1: bool, names: list[str]
+) -> None:
+    assert [ending.name for ending in find_endings(runtime, release, has_cgroup_v1=has_cgroup_v1)] == names
 
 
 def test_a_lack_is_of_one_side() -> None:

@@ -1,5 +1,7 @@
 """The kubelet's pods API, when the kubelet says no, drops its reader, or makes no sense."""
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -106,3 +108,22 @@ async def test_a_reader_that_was_dropped_reads_all_anew(short_dir: Path) -> None
         async with aclosing(pods.follow()) as tables:
             (told,) = (await anext(tables)).values()
         assert (told.identity.namespace, told.identity.name, told.phase) == (NAMESPACE, "a", "Running")
+
+
+async def test_who_stops_reading_leaves_no_failure_unread(short_dir: Path) -> None:
+    """The connection breaks under the reader that was told to end: nothing of that is logged."""
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    stay = anyio.Event()
+
+    async def answer(_request: wire.WatchPodsRequest, replies: Replies) -> None:
+        await replies.send(wire.WatchPodsEvent(type=wire.INITIAL_SYNC_COMPLETE))
+        await stay.wait()
+
+    socket = short_dir / "s"
+    async with open_grpc_server(socket, {WATCH: Streaming(wire.WatchPodsRequest, answer)}, no_crash):
+        async with aclosing(KubeletPods(socket).follow()) as tables:
+            assert await anext(tables) == {}
+        stay.set()
+    gc.collect()
+    assert failures == []

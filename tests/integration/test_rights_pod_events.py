@@ -69,4 +69,4 @@ def test_a_fault_that_another_node_reports_is_not_changed(callers: Callers) -> N
 def test_a_token_without_a_node_tells_of_nothing(callers: Callers) -> None:
     """Its agent could be anywhere."""
     with pytest.raises(ApiRefused, match="not bound to a node"):
-        callers.unbound.post(EVENTS, render_fault(reportingInstance="", note=NOTE.format("")))
+        callers.unbound.post(EVENTS, render_fault())

@@ -13,7 +13,6 @@ from nodeagent.rules.kubernetes_versions import ABILITIES, Side
 from tests.integration.claims import API, CLASSES, DRIVER, RIGHTS, ask, post_claim, render, settings
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
-from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import Pods, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
@@ -40,12 +39,10 @@ def rights(node: Cluster) -> Iterator[None]:
 @pytest.mark.parametrize("side", ["API server", "kubelet"])
 def test_the_table_says_what_this_version_says_of_itself(node: Cluster, side: Side) -> None:
     """A gate that the table calls on is on or gone, one called off is known and off; nobody has changed gates here."""
-    place, minor = (
-        ("/metrics", read_served_minor(node))
-        if side == "API server"
-        else (f"/api/v1/nodes/{NODE_NAME}/proxy/metrics", read_kubelet_minor(node))
+    server, minor = (
+        (node.api, read_served_minor(node)) if side == "API server" else (node.kubelet, read_kubelet_minor(node))
     )
-    gates = {name: value == "1" for name, value in _GATE.findall(node.api.read_text(place))}
+    gates = {name: value == "1" for name, value in _GATE.findall(server.read_text("/metrics"))}
     told = {each.gate: each.tell(minor) for each in ABILITIES if each.gate and each.side == side}
     known = {gate: said for gate, said in told.items() if said != "no"}
     assert {gate: "on" if gates.get(gate, said == "on") else "off" for gate, said in known.items()} == known

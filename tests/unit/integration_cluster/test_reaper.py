@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ os.mkfifo(told / "go")
 layout.records.mkdir(parents=True)
 layout.logs.mkdir()
 etcd = spawn(("sleep", "1000"), layout.log("etcd"), layout.records / "etcd", dict(os.environ))
-stubborn = subprocess.Popen(["sh", "-c", "trap '' TERM INT; while :; do sleep 1000; done"], start_new_session=True)
+stubborn = subprocess.Popen(["sh", "-c", "trap '' TERM INT; exec sleep 1000"], start_new_session=True)
 (told / "new").write_text(f"{os.getpid()} {os.getppid()} {etcd.pid} {stubborn.pid}")
 (told / "new").rename(told / "pids")
 try:
@@ -62,6 +62,12 @@ class Run:
             left -= set(ready)
 
 
+def end(handle: int) -> None:
+    """Kill a process that a scenario has left, where that is what it is about."""
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+
+
 @contextmanager
 def running(
     directory: Path, root: Path, pause: str, *arguments: str, starter: Sequence[str] = ()
@@ -93,6 +99,7 @@ def running(
         handles = [os.pidfd_open(pid) for pid in pids]
         for handle in handles:
             stack.callback(os.close, handle)
+            stack.callback(end, handle)
         yield Run(front, pids, directory / "go"), handles
 
 

@@ -55,7 +55,10 @@ def run_agent(plan: AgentPlan, choose: ChooseHardware = choose_hardware) -> None
     sys.setswitchinterval(SWITCH_SECONDS)
     standby = Standby(settings, plan.patience_seconds) if plan.is_standby else None
     with open_endpoints(
-        settings, patience_seconds=plan.patience_seconds, may_move=plan.may_move, standby=standby
+        settings,
+        patience_seconds=plan.patience_seconds,
+        may_move=plan.may_move,
+        wait=standby.wait if standby is not None else None,
     ) as listeners:
         try:
             with open_audit(settings.node.state_dir):

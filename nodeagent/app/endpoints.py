@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from nodeagent.app.errors import AgentAlreadyRuns, DirectoryUnusable
-from nodeagent.app.standby import Standby
 from nodeagent.config.schema import Settings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.errors import FileNotWritten, StateLocked, describe_os_error, suggest_remedy
@@ -28,6 +28,10 @@ LOCK = "agent.lock"
 DIRECTORY_MODE = 0o755
 RETRY_SECONDS = 0.1
 PORTS_TRIED = 100
+
+
+Wait: TypeAlias = Callable[[StateLock, StateLocked, socket.socket, Access | None], None]
+"""Waits for the lock of another agent, and answers at the public address until then."""
 
 
 class Listeners(Struct, frozen=True):
@@ -54,11 +58,11 @@ class Listeners(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_endpoints(
-    settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False, standby: Standby | None = None
+    settings: Settings, *, patience_seconds: float = 0.0, may_move: bool = False, wait: Wait | None = None
 ) -> Iterator[Listeners]:
     """All endpoints or none; `patience_seconds` is for another agent that may be about to leave.
 
-    With `may_move` the next free port will do. A `standby` waits for another agent without a limit.
+    With `may_move` the next free port will do. Where another agent has the lock, `wait` returns with the lock held.
 
     Raises:
         DirectoryUnusable: A directory cannot be made or written.
@@ -71,7 +75,7 @@ def open_endpoints(
     while True:
         with contextlib.ExitStack() as stack:
             try:
-                listeners = _open_all(settings, stack, PORTS_TRIED if may_move else 1, standby)
+                listeners = _open_all(settings, stack, PORTS_TRIED if may_move else 1, wait)
             except AgentAlreadyRuns as error:
                 if time.monotonic() >= end:
                     raise
@@ -84,7 +88,7 @@ def open_endpoints(
         time.sleep(RETRY_SECONDS)
 
 
-def _open_all(settings: Settings, stack: contextlib.ExitStack, ports: int, standby: Standby | None) -> Listeners:
+def _open_all(settings: Settings, stack: contextlib.ExitStack, ports: int, wait: Wait | None) -> Listeners:
     access = _open_access(settings.http.web_config_file)
     address = settings.http.listen
     # The port first: it is the likeliest to be refused, and a refusal leaves no file behind.
@@ -92,9 +96,9 @@ def _open_all(settings: Settings, stack: contextlib.ExitStack, ports: int, stand
     usage = _open_usage(settings, stack)
     for key, path in (("node.state_dir", settings.node.state_dir), ("node.run_dir", settings.node.run_dir)):
         prepare_directory(key, path)
-    wait = partial(standby.wait, public=public, access=access) if standby is not None else None
+    wait_here = partial(_wait_at, wait, public, access) if wait is not None else None
     # What follows is the node's alone: opened after the lock, and closed before the lock is let go.
-    stack.enter_context(_hold_lock(settings.node.state_dir, wait))
+    stack.enter_context(_hold_lock(settings.node.state_dir, wait_here))
     admin_path = settings.node.run_dir / ADMIN_SOCKET
     admin = stack.enter_context(open_unix_listener(admin_path, key="node.run_dir", mode=0o600))
     stack.callback(admin_path.unlink, missing_ok=True)
@@ -140,6 +144,10 @@ def prepare_directory(key: str, path: Path) -> None:
     if refusal is not None:
         remedy = suggest_remedy(refusal, path)
         raise DirectoryUnusable(key, str(path), f"{describe_os_error(refusal)}; {remedy}") from refusal
+
+
+def _wait_at(wait: Wait, public: socket.socket, access: Access | None, lock: StateLock, refusal: StateLocked) -> None:
+    wait(lock, refusal, public, access)
 
 
 def _find_refusal(path: Path) -> OSError:

@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_report_header() -> list[str]:
     """The versions of the cluster, and what the kubelet is told because of this machine."""
-    told = [f"cluster: {str(Versions.read()) or 'newest releases'}"]
+    told = [f"cluster: {str(Versions.read()) or 'newest Kubernetes'}"]
     if is_version_1():
         told.append("cgroups: version 1 alone, which a kubelet of 1.35 and newer takes with failCgroupV1: false only")
     return told

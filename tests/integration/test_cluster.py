@@ -11,6 +11,7 @@ from tests.integration.cluster.leftovers import find_listeners
 from tests.integration.cluster.namespace import find_members
 from tests.integration.cluster.node import find_stains, reset_node
 from tests.integration.cluster.pods import WAIT, Pods, render_pod
+from tests.integration.cluster.versions import NEWEST
 
 NODE = f"/api/v1/nodes/{NODE_NAME}"
 FORBIDDEN = 403
@@ -23,11 +24,11 @@ def test_the_cluster_runs_the_pinned_versions(node: Cluster) -> None:
     """The API server, the kubelet and containerd report the releases that go.mod pins, not unstamped builds."""
     versions, info = node.state.versions, node.api.read_node()["status"]["nodeInfo"]
     served = node.api.get("/version")
-    assert served["gitVersion"].startswith(f"v{versions.control_plane or NEWEST_KUBERNETES}.")
+    assert served["gitVersion"].startswith(f"v{versions.control_plane}.".replace(NEWEST, NEWEST_KUBERNETES))
     if versions.emulated:
         assert f"{served['emulationMajor']}.{served['emulationMinor']}" == versions.emulated
-    assert info["kubeletVersion"].startswith(f"v{versions.kubelet or NEWEST_KUBERNETES}.")
-    assert info["containerRuntimeVersion"].startswith(f"containerd://{versions.containerd or '2'}.")
+    assert info["kubeletVersion"].startswith(f"v{versions.kubelet}.".replace(NEWEST, NEWEST_KUBERNETES))
+    assert info["containerRuntimeVersion"].startswith(f"containerd://{versions.containerd}.".replace(NEWEST, "2.4"))
 
 
 @pytest.mark.every_version

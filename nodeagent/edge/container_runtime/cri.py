@@ -91,7 +91,8 @@ def _describe(version: dict[int, str], status: bytes) -> CriAnswer:
     except ValueError:
         # CRI-O has text of its own there, without a word on CDI: CRI-O has no switch for CDI.
         config = {}
-    enabled = config.get("enableCDI") if isinstance(config, dict) else None
+    # containerd from 2.4 on has no switch for CDI either, and names the directories alone.
+    enabled = config.get("enableCDI", bool(config.get("cdiSpecDirs")) or None) if isinstance(config, dict) else None
     runtimes = _find_runtimes(config)
     return CriAnswer(
         name=version.get(2, ""),

@@ -48,6 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "labeler",
             "cluster",
             "node_requests",
+            "signals",
             "web",
         )
     },

@@ -50,6 +50,15 @@ async def test_a_runtime_says_who_it_is_and_what_is_in_force(host: Path) -> None
     assert fake.was_verbose
 
 
+@pytest.mark.parametrize(("config", "is_on"), [({"cdiSpecDirs": ["/etc/cdi"]}, True), ({"cdiSpecDirs": None}, None)])
+async def test_a_containerd_without_a_switch_names_its_directories(
+    host: Path, config: dict[str, object], is_on: bool | None
+) -> None:
+    """From 2.4 on CDI cannot be switched off, and the answer has no word for it."""
+    async with FakeCri(version="v2.4.2", config=config).serving(host / "s"):
+        assert (await ask_runtime(str(host / "s"))).cdi_enabled is is_on
+
+
 @pytest.mark.parametrize("config", [None, "no JSON", "[1]", '{"containerd": 1}'])
 async def test_what_a_runtime_does_not_tell_is_unknown(host: Path, config: str | None) -> None:
     """CRI-O has another text there; neither that nor nothing is taken for a no."""

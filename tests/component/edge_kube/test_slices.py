@@ -114,6 +114,7 @@ async def test_a_class_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     }
     listing = {"metadata": {"resourceVersion": "7"}, "items": [whole, {"metadata": {"name": "bare"}}]}
     async with open_client(tmp_path) as (server, client):
+        server.answer(422)  # streams no lists
         server.answer(200, body=json.dumps(listing).encode())
         (classes,) = await take(KubeDeviceClasses(client, Random(1), silence_seconds=20).follow_classes(), 1)
         assert classes == {
@@ -124,6 +125,7 @@ async def test_a_class_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
 
 async def test_a_class_of_no_sense_is_an_error_that_is_caught(tmp_path: Path) -> None:
     async with open_client(tmp_path) as (server, client):
+        server.answer(422)  # streams no lists
         server.answer(200, body=json.dumps({"metadata": {"resourceVersion": "7"}, "items": [{"spec": []}]}).encode())
         with pytest.raises(ApiUnreachable, match="read the device classes"):
             await take(KubeDeviceClasses(client, Random(1), silence_seconds=20).follow_classes(), 1)

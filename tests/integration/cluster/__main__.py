@@ -38,8 +38,8 @@ examples:
   python -m tests.integration.cluster status --json      what runs, with process ids and logs
   python -m tests.integration.cluster down               end it and prove that nothing is left
 
-A cluster is of the newest release of Kubernetes and containerd that the tests know. NODEAGENT_CLUSTER_VERSIONS names
-other ones for each part: control_plane, emulated (what the control plane serves), kubelet, containerd:
+A cluster is of the newest Kubernetes that the tests know and of containerd 2.3. NODEAGENT_CLUSTER_VERSIONS names
+other releases for each part: control_plane, emulated (what the control plane serves), kubelet, containerd:
   NODEAGENT_CLUSTER_VERSIONS="kubelet=1.34 emulated=1.34" python -m tests.integration.cluster up
 
 exit status: 0 done (status: the cluster runs); 1 failed, the message says what and where; 2 wrong usage;

@@ -1,7 +1,7 @@
 """Which release each part of a cluster is of. Pure; the releases beside the newest are the folders of `releases/`.
 
-A cluster is of the newest releases throughout unless the variable NODEAGENT_CLUSTER_VERSIONS says otherwise:
-`kubelet=1.34 emulated=1.34` is a node of 1.34 under a new control plane that serves what 1.34 served.
+A cluster is of the newest Kubernetes and of containerd 2.3 unless the variable NODEAGENT_CLUSTER_VERSIONS says
+otherwise: `kubelet=1.34 emulated=1.34` is a node of 1.34 under a new control plane that serves what 1.34 served.
 """
 
 import dataclasses
@@ -15,8 +15,10 @@ from tests.integration.cluster.errors import UnknownVersion
 VARIABLE: Final = "NODEAGENT_CLUSTER_VERSIONS"
 MODULE: Final = Path(__file__).resolve().parent
 RELEASES: Final = MODULE / "releases"
-NEWEST: Final = ""
+NEWEST: Final = "newest"
 """The word for the releases that the cluster's own go.mod names."""
+CONTAINERD: Final = "2.3"
+"""The last release with a switch for CDI, which scenarios turn off."""
 CONTROL_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 RUNTIME: Final = ("containerd", "containerd-shim-runc-v2", "ctr")
 OLDEST: Final = "kubelet=1.34"
@@ -30,8 +32,9 @@ MATRIX: Final = (
     "emulated=1.36 kubelet=1.36",
     "control_plane=1.36 kubelet=1.36",
     "containerd=1.7",
+    "containerd=newest",
 )
-"""Clusters on which the scenarios of every version are run, beside the newest throughout, which has all scenarios."""
+"""Clusters on which the scenarios of every version are run, beside the one that has all scenarios."""
 EMULATING: Final = frozenset({"apiserver", "controllers", "scheduler"})
 
 
@@ -40,10 +43,10 @@ class Versions:
     """The minor release of each part of a cluster."""
 
     control_plane: str = NEWEST
-    emulated: str = NEWEST
+    emulated: str = ""
     """The minor release whose features and APIs the control plane serves."""
     kubelet: str = NEWEST
-    containerd: str = NEWEST
+    containerd: str = CONTAINERD
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -69,17 +72,18 @@ class Versions:
         return cls.parse(os.environ.get(VARIABLE, ""))
 
     def __str__(self) -> str:
-        return " ".join(f"{part}={minor}" for part, minor in dataclasses.asdict(self).items() if minor)
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return " ".join(f"{name}={at}" for name, at in dataclasses.asdict(self).items() if at != defaults[name])
 
     @property
     def modules(self) -> Mapping[str, Path]:
         """The Go module of each program that is not of the newest release."""
         chosen = {
-            **dict.fromkeys(CONTROL_PLANE, f"kubernetes-{self.control_plane}" if self.control_plane else NEWEST),
-            "kubelet": f"kubernetes-{self.kubelet}" if self.kubelet else NEWEST,
-            **dict.fromkeys(RUNTIME, f"containerd-{self.containerd}" if self.containerd else NEWEST),
+            **dict.fromkeys(CONTROL_PLANE, ("kubernetes", self.control_plane)),
+            "kubelet": ("kubernetes", self.kubelet),
+            **dict.fromkeys(RUNTIME, ("containerd", self.containerd)),
         }
-        return {program: RELEASES / release for program, release in chosen.items() if release}
+        return {name: RELEASES / f"{part}-{minor}" for name, (part, minor) in chosen.items() if minor != NEWEST}
 
     def list_flags(self, process: str) -> tuple[str, ...]:
         """What a process of the cluster is told beside its usual flags."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from nodeagent.edge.host.files.host_program import BUILT, HOOK
 from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.cluster.making.build import find_binaries, read_plan
+from tests.integration.cluster.versions import CONTAINERD, RELEASES
 from tests.support.programs.agent_process import running_agent
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -24,7 +25,7 @@ PATIENCE_SECONDS = 120
 
 def find_programs() -> str | None:
     """The directory with containerd, its shim and ctr: built for the cluster of these tests, or installed."""
-    built = find_binaries(read_plan()) if shutil.which("go") else None
+    built = find_binaries(read_plan(RELEASES / f"containerd-{CONTAINERD}")) if shutil.which("go") else None
     installed = shutil.which("containerd")
     return str(built) if built else str(Path(installed).parent) if installed else None
 

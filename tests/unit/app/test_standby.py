@@ -52,6 +52,6 @@ def test_a_lock_that_cannot_be_written_is_an_error_of_the_start(
     before = signal.signal(signal.SIGTERM, stop)
     with open_endpoints(settings):
         with pytest.raises(DirectoryUnusable, match="write who holds it"):
-            with open_endpoints(settings, standby=Standby(settings, 60.0)):
+            with open_endpoints(settings, wait=Standby(settings, 60.0).wait):
                 pass
     assert signal.signal(signal.SIGTERM, before) is stop

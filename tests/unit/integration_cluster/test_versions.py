@@ -39,8 +39,10 @@ def test_what_cannot_be_built_is_refused_with_what_can(
 
 def test_each_program_comes_from_the_module_of_its_part() -> None:
     """A kubelet of its own leaves the control plane alone; what is not named comes from the cluster's own module."""
-    assert Versions.parse("").modules == {}
-    assert Versions.parse(OLDEST).modules == {"kubelet": RELEASES / "kubernetes-1.34"}
+    runtime = dict.fromkeys(("containerd", "containerd-shim-runc-v2", "ctr"), RELEASES / "containerd-2.3")
+    assert Versions.parse("").modules == runtime
+    assert Versions.parse("containerd=newest").modules == {}
+    assert Versions.parse(OLDEST).modules == {"kubelet": RELEASES / "kubernetes-1.34", **runtime}
     whole = Versions.parse("control_plane=1.36 kubelet=1.36 containerd=1.7").modules
     assert {module.name for module in whole.values()} == {"kubernetes-1.36", "containerd-1.7"}
     assert whole["kube-apiserver"] == whole["kubectl"] == whole["kubelet"]
@@ -64,11 +66,13 @@ def test_programs_of_other_versions_stand_beside_the_newest(monkeypatch: pytest.
         folder.mkdir()
         for name in names:
             (folder / name).touch()
-    versions = Versions.parse(OLDEST)
+    versions = Versions.parse(f"{OLDEST} containerd=newest")
     programs = building.build_programs(versions, print)
     assert programs.paths == {"etcd": tmp_path / "newest/etcd", "kubelet": tmp_path / "old/kubelet"}
-    assert building.find_programs(Versions()).paths["kubelet"] == tmp_path / "newest/kubelet"
-    with pytest.raises(NotBuilt, match=f"{VARIABLE}='kubelet=1.34' python -m tests.integration.cluster build"):
+    assert building.find_programs(Versions.parse("containerd=newest")).paths["kubelet"] == tmp_path / "newest/kubelet"
+    with pytest.raises(
+        NotBuilt, match=f"{VARIABLE}='kubelet=1.34 containerd=newest' python -m tests.integration.cluster build"
+    ):
         building.find_programs(versions)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tests
-from tests.integration.lanes import combine, take_half
+from tests.integration.lanes import combine, plan_turns, take_half
 
 ROOT = Path(tests.__file__).parents[1]
 LIMIT_SECONDS = 60.0
@@ -92,12 +92,34 @@ def test_both_lanes_clean_up_when_the_run_is_interrupted(tmp_path: Path, number:
     assert (tmp_path / "cluster down").exists()
 
 
-def test_files_that_use_a_cluster_are_divided_among_two(tmp_path: Path) -> None:
-    """Each with a session of its own: two scenarios of different files meet, one that has no file runs nothing."""
-    (tmp_path / "test_more_pods.py").write_text("def test_more_pods(node, here): (here / 'meeting').write_text('here')")
-    os.mkfifo(tmp_path / "meeting")
-    status, said = run_lanes(tmp_path, "(here / 'meeting').read_text()", "pass")
-    assert (status, len(re.findall(r"^[12] passed", said, re.MULTILINE))) == (0, 3)
+@pytest.mark.parametrize(
+    ("lane", "words", "files"), [("cluster", (), 1), ("second-cluster", (), 1), ("cluster", ("--one-cluster",), 2)]
+)
+def test_files_that_use_a_cluster_are_divided_among_two(
+    tmp_path: Path, lane: str, words: tuple[str, ...], files: int
+) -> None:
+    """Unless one lane has them all."""
+    (tmp_path / "conftest.py").write_text(FIXTURES)
+    for name in ("a", "b"):
+        (tmp_path / f"test_{name}.py").write_text(f"def test_{name}(node): pass\n")
+    places = (f"--config-file={ROOT / 'pyproject.toml'}", f"--rootdir={tmp_path}", str(tmp_path))
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.integration.lanes", *places)
+    done = subprocess.run(
+        (*command, f"--lane={lane}", *words),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_SECONDS,
+    )
+    assert re.search(rf"^{files} passed", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("processors", [2, 4])
+def test_few_processors_have_one_cluster(processors: int) -> None:
+    lanes = [lane for turn in plan_turns(processors) for lane in turn]
+    assert ("second-cluster" in lanes) is (processors == 4)
+    assert {"cluster", "machine", "oldest"} <= set(lanes)
 
 
 @pytest.mark.parametrize(

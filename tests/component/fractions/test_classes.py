@@ -1,5 +1,7 @@
 """Devices of a divisible class in parts: counted and told, with all that holds for GPUs in parts."""
 
+from functools import partial
+
 import anyio
 import pytest
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from nodeagent.model.errors import (
     RequestInvalid,
 )
 from nodeagent.model.events import FractionReleased
-from nodeagent.model.fractions import ContainerState, PodContainer
+from nodeagent.model.fractions import ContainerState, FractionOffers, PodContainer
 from nodeagent.model.journal import Enforcement, GpuFraction
 from nodeagent.model.runtime import RuntimeKind, RuntimeState
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION, read_by_class
@@ -293,3 +295,15 @@ async def test_specifications_that_cannot_be_written_have_the_container_wait(wor
             await world.plugin().pre_start(held.cores)
         world.device_specs.broken = ""
         await world.start(held)
+
+
+async def test_nothing_is_offered_before_anything_is_known(world: ClassWorld) -> None:
+    """Neither GPUs nor devices of classes; the first that are known are offered."""
+    async with world.keeping(), anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(tasks.start, world.build().run))
+        await world.change(RuntimeState(kind=RuntimeKind.CONTAINERD, cdi_enabled=True))
+        assert world.bus.latest(FractionOffers) is None
+        world.tell()
+        await anyio.sleep(0.1)
+        assert AMD_CORE in world.offers.resources
+        tasks.cancel_scope.cancel()

@@ -1,9 +1,11 @@
 """A node on which one agent takes over from another: its kubelet, its pods, and agents as processes of their own."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 from google.protobuf.message import Message
@@ -11,7 +13,7 @@ from google.protobuf.message import Message
 from nodeagent_sim.kubelet.device_manager import Device
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
 from nodeagent_sim.kubelet.plugin_client import PluginClient
-from nodeagent_sim.kubelet.pods import AdmissionRefused
+from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.support.programs.agent_process import PATIENCE_SECONDS, AgentProcess, starting
 from tests.support.wire.kubelets import NAMESPACE
 
@@ -98,16 +100,22 @@ class Node:
             await self.kubelet.wait_until(lambda: self.kubelet.offers().get(RESOURCE) == (GPUS, GPUS))
 
     async def run_pod(self, name: str) -> None:
-        """As a controller does: a pod that the node refuses is replaced, once the node has GPUs again."""
+        """As a controller does: a pod that the node refuses is replaced, once the node has GPUs again.
+
+        As a kubelet does: a container whose start was lost with the agent's connection is started again.
+        """
+        start: Callable[[], Awaitable[Any]] = partial(self.kubelet.add_pod, NAMESPACE, name, {RESOURCE: 1})
         while True:
             try:
-                await self.kubelet.add_pod(NAMESPACE, name, {RESOURCE: 1})
+                await start()
             except AdmissionRefused:
                 self.refused += 1
                 self.kubelet.delete_pod(NAMESPACE, name)
-                await self.wait_offered()
+            except ContainerStartFailed:
+                start = partial(self.kubelet.start_containers, NAMESPACE, name)
             else:
                 return
+            await self.wait_offered()
 
 
 @asynccontextmanager

@@ -36,6 +36,7 @@ def cordons(source: CordonSource) -> st.SearchStrategy[tuple[Cordon, ...]]:
             st.none() | TIMES,
         ),
         max_size=4,
+        unique_by=lambda one: one.gpu,
     ).map(tuple)
 
 

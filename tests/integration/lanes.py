@@ -1,9 +1,9 @@
 """`python -m tests.integration.lanes WORDS…`: the scenarios in runs of pytest side by side, all with these words.
 
 The lanes `cluster` and `second-cluster` divide the files of scenarios that use the session's cluster, each lane with a
-cluster of its own; on a machine with few processors the first lane has them all. The lane `machine` has the files whose
-scenarios use containers, machines or servers of their own; after it comes the lane `oldest`: the scenarios of every
-version on a cluster with the oldest node. What the first lane says is seen at once, what the others say after it.
+cluster of its own. The lane `machine` has the files whose scenarios use containers, machines or servers of their own;
+the lane `oldest` has the scenarios of every version on a cluster with the oldest node. Two lanes run at a time. What
+the first and the one after it say is seen at once, what the others say after that.
 As a plugin of pytest (`--lane`) this module leaves to a run the scenarios of one lane.
 """
 
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
-from typing import IO, Final, TypeAlias
+from typing import IO, Final
 
 import pytest
 
@@ -28,9 +28,8 @@ from tests.integration.cluster.versions import OLDEST, VARIABLE
 
 CLUSTER, SECOND_CLUSTER, MACHINE, OLD = "cluster", "second-cluster", "machine", "oldest"
 LANES: Final = (CLUSTER, SECOND_CLUSTER, MACHINE)
-PROCESSORS_FOR_TWO: Final = 4
-"""With fewer, a second cluster would leave no processor for the tests that run beside the scenarios."""
-Turns: TypeAlias = tuple[tuple[str, ...], ...]
+TURNS: Final = ((CLUSTER, OLD), (SECOND_CLUSTER, MACHINE))
+"""The lanes that run side by side, each with the one after it: two at a time leave a processor to tests beside them."""
 BESIDE: Final = dict(zip((SECOND_CLUSTER, OLD), LANES_BESIDE, strict=True))
 """The names of the places of those lanes' clusters."""
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
@@ -38,9 +37,6 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=LANES, help="only the files of this lane")
-    parser.addoption(
-        "--one-cluster", action="store_true", help="no second lane: the first has all files of the cluster"
-    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -54,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in of_cluster:
             seconds[item.path] += _read_limit(item)
-    second = set() if config.option.one_cluster else take_half(seconds)
+    second = take_half(seconds)
     files = {CLUSTER: of_cluster - second, SECOND_CLUSTER: second, MACHINE: {item.path for item in items} - of_cluster}
     others = [item for item in items if item.path not in files[lane]]
     if others:
@@ -81,16 +77,8 @@ def _read_limit(item: pytest.Item) -> float:
     return float(marker.args[0]) if marker else 1.0
 
 
-def plan_turns(processors: int) -> Turns:
-    """The lanes that run side by side, each with those that come after it."""
-    turns: Turns = ((CLUSTER,), (SECOND_CLUSTER,), (MACHINE, OLD))
-    return turns if processors >= PROCESSORS_FOR_TWO else (turns[0], turns[2])
-
-
 def main(words: Sequence[str]) -> int:
     """Run all lanes to their end; the status of the first that has failed."""
-    turns = plan_turns(os.cpu_count() or 1)
-    options = () if (SECOND_CLUSTER,) in turns else ("--one-cluster",)
     runs: list[subprocess.Popen[bytes]] = []
     asked_to_end = Event()
 
@@ -103,7 +91,7 @@ def main(words: Sequence[str]) -> int:
         statuses = []
         for lane in lanes:
             if not asked_to_end.is_set():
-                runs.append(run := _start(lane, (*options, *words), output))
+                runs.append(run := _start(lane, words, output))
                 if asked_to_end.is_set():
                     run.send_signal(signal.SIGINT)
                 statuses.append(run.wait())
@@ -114,10 +102,10 @@ def main(words: Sequence[str]) -> int:
     with ExitStack() as stack:
         # A kubelet changes settings of the machine: a cluster that begins beside another would put back changed ones.
         stack.callback(sysctls.restore_sysctls, sysctls.read_sysctls())
-        later = [stack.enter_context(tempfile.TemporaryFile()) for _ in turns[1:]]
-        threads = stack.enter_context(ThreadPoolExecutor(len(turns)))
+        later = [stack.enter_context(tempfile.TemporaryFile()) for _ in TURNS[1:]]
+        threads = stack.enter_context(ThreadPoolExecutor(len(TURNS)))
         try:
-            ran = [threads.submit(run_lanes, lanes, to) for lanes, to in zip(turns, (None, *later), strict=True)]
+            ran = [threads.submit(run_lanes, lanes, to) for lanes, to in zip(TURNS, (None, *later), strict=True)]
             statuses = [status for turn in ran for status in turn.result()]
         finally:
             for run in runs:

@@ -62,7 +62,7 @@ class ClusterNode(Value, frozen=True):
     device_conditions: tuple[NodeCondition, ...] = ()
     """Conditions under `devices.nodeagent.io/`."""
     kubelet_version: str = ""
-    """As the kubelet writes its own version, such as `v1.37.2`."""
+    """The version of the node's kubelet, such as `v1.37.2`."""
 
     @property
     def kubelet_release(self) -> tuple[int, int] | None:

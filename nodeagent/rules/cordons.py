@@ -58,7 +58,7 @@ class CordonPlan(Value, frozen=True):
 
     cordons: tuple[Cordon, ...] = ()
     problems: tuple[str, ...] = ()
-    """What must be mended, a sentence each."""
+    """The refused entries of the source and their remedies, a sentence each."""
     over: tuple[str, ...] = ()
     """Asked cordons whose end has come, a sentence each."""
 

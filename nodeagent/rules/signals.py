@@ -29,7 +29,7 @@ _SEPARATOR = re.compile(r"[\s=]")
 
 
 class Severity(StrEnum):
-    """What a fault says of a pod that fails with the fault."""
+    """The blame for the failure of a pod beside a fault: the GPU, the program, or unknown."""
 
     CRITICAL = "critical"
     """Device or node failed, and the pod's program did not."""

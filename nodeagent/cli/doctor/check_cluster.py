@@ -188,7 +188,7 @@ def _advise(lack: Lack) -> str:
 
 
 def check_endings(facts: Facts) -> Iterator[Check]:
-    """What the next kubelets do not take any more."""
+    """The container runtime and cgroups of this node, where later kubelets refuse them."""
     runtime = facts.runtime
     kind, release = (runtime.kind, runtime.release) if isinstance(runtime, ChosenRuntime) else (None, (0, 0))
     found = tuple(find_endings(kind, release, has_cgroup_v1=facts.cgroup_v1))

@@ -42,7 +42,7 @@ class Standing(Value, frozen=True):
 
     @property
     def key(self) -> Key:
-        """What tells the series from others."""
+        """The key of the series: pod, reason and device."""
         return find_key(self.series.event)
 
     @property
@@ -52,7 +52,7 @@ class Standing(Value, frozen=True):
 
 
 def find_key(event: NodeEvent) -> Key:
-    """What tells the series of an event from others."""
+    """The key of an event's series: pod, reason and device."""
     return (event.pod.uid if event.pod is not None else "", event.reason, event.about)
 
 

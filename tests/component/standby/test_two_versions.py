@@ -28,7 +28,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["git", "-C", str(ROOT), "archive", "--format=tar", EARLIER, *PACKAGES], capture_output=True, check=False
     )
     if archive.returncode != 0:
-        pytest.skip(f"this clone does not reach back to {EARLIER[:8]}")
+        pytest.skip(f"a shallow clone has no earlier version {EARLIER[:8]} to start: git fetch --unshallow")
     place = tmp_path_factory.mktemp("earlier")
     subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
     subprocess.run([sys.executable, "-m", "compileall", "-q", str(place)], check=True)

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 import anyio
-import pytest
 
 from nodeagent.edge.kubelet.errors import PodsUnavailable
 from nodeagent.edge.kubelet.pods_api import KubeletPods
@@ -17,10 +16,9 @@ Tables = AsyncGenerator[Mapping[str, KubeletPod], None]
 
 @asynccontextmanager
 async def opened_with_pods(open_kubelet: OpenKubelet) -> AsyncIterator[KubeletUnderTest]:
-    """A kubelet that serves the pods API; older ones have none."""
+    """A kubelet of a version that serves the pods API."""
     async with open_kubelet() as kubelet:
-        if kubelet.minor < FIRST_MINOR:
-            pytest.skip(f"kubelets before 1.{FIRST_MINOR} serve no pods API")
+        assert kubelet.minor >= FIRST_MINOR, f"kubelets before 1.{FIRST_MINOR} serve no pods API"
         yield kubelet
 
 

@@ -128,7 +128,7 @@ class DeviceClassRecord(Value, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people are told of the class beside its devices, a sentence each."""
+        """The problems and notes of the class for people, a sentence each."""
         return (*self.problems, *(("parts are counted, not enforced",) if self.divisible else ()))
 
     def describe_held(self, record: DeviceRecord) -> str:

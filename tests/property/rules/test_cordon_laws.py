@@ -89,8 +89,8 @@ def test_each_asked_cordon_is_in_force_told_or_over(
 def test_a_command_cordons_its_own_gpu_alone(kept: tuple[Cordon, ...], asked: AskedCordon, now: float) -> None:
     plan = plan_command(asked, NODE, kept, now)
     gpus = {each.gpu for each in plan.cordons if each not in kept} or {GpuUuid("")}
-    others = [each for each in kept if each.gpu not in gpus]
-    assert [each for each in plan.cordons if each.gpu not in gpus] == others
+    others = {each for each in kept if each.gpu not in gpus}
+    assert {each for each in plan.cordons if each.gpu not in gpus} == others
     gpu, left = plan_uncordon(asked.gpu, NODE, kept)
     assert left == tuple(each for each in kept if each.gpu != gpu)
 

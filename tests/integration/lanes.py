@@ -2,8 +2,8 @@
 
 The lanes `cluster` and `second-cluster` divide the files of scenarios that use the session's cluster, each lane with a
 cluster of its own. The lane `machine` has the files whose scenarios use containers, machines or servers of their own;
-the lane `oldest` has the scenarios of every version on a cluster with the oldest node. Two lanes run at a time. What
-the first and the one after it say is seen at once, what the others say after that.
+the lane `oldest` has the scenarios of every version on a cluster with the oldest node. Two lanes run at a time, and a
+lane that has ended makes room for the next. What the first says is seen at once, what the others say after that.
 As a plugin of pytest (`--lane`) this module leaves to a run the scenarios of one lane.
 """
 
@@ -28,8 +28,10 @@ from tests.integration.cluster.versions import OLDEST, VARIABLE
 
 CLUSTER, SECOND_CLUSTER, MACHINE, OLD = "cluster", "second-cluster", "machine", "oldest"
 LANES: Final = (CLUSTER, SECOND_CLUSTER, MACHINE)
-TURNS: Final = ((CLUSTER, OLD), (SECOND_CLUSTER, MACHINE))
-"""The lanes that run side by side, each with the one after it: two at a time leave a processor to tests beside them."""
+TURNS: Final = (SECOND_CLUSTER, CLUSTER, MACHINE, OLD)
+"""All lanes, in the order in which they begin: the longest first, so that no lane is left alone at the end."""
+AT_ONCE: Final = 2
+"""So many lanes leave a processor to tests beside them."""
 BESIDE: Final = dict(zip((SECOND_CLUSTER, OLD), LANES_BESIDE, strict=True))
 """The names of the places of those lanes' clusters."""
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
@@ -87,15 +89,13 @@ def main(words: Sequence[str]) -> int:
         for run in runs:
             run.send_signal(signal.SIGINT)
 
-    def run_lanes(lanes: Sequence[str], output: IO[bytes] | None) -> list[int]:
-        statuses = []
-        for lane in lanes:
-            if not asked_to_end.is_set():
-                runs.append(run := _start(lane, words, output))
-                if asked_to_end.is_set():
-                    run.send_signal(signal.SIGINT)
-                statuses.append(run.wait())
-        return statuses
+    def run_lane(lane: str, output: IO[bytes] | None) -> int:
+        if asked_to_end.is_set():
+            return int(pytest.ExitCode.NO_TESTS_COLLECTED)
+        runs.append(run := _start(lane, words, output))
+        if asked_to_end.is_set():
+            run.send_signal(signal.SIGINT)
+        return run.wait()
 
     for number in ENDING:
         signal.signal(number, interrupt)
@@ -103,10 +103,9 @@ def main(words: Sequence[str]) -> int:
         # A kubelet changes settings of the machine: a cluster that begins beside another would put back changed ones.
         stack.callback(sysctls.restore_sysctls, sysctls.read_sysctls())
         later = [stack.enter_context(tempfile.TemporaryFile()) for _ in TURNS[1:]]
-        threads = stack.enter_context(ThreadPoolExecutor(len(TURNS)))
+        threads = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
         try:
-            ran = [threads.submit(run_lanes, lanes, to) for lanes, to in zip(TURNS, (None, *later), strict=True)]
-            statuses = [status for turn in ran for status in turn.result()]
+            statuses = list(threads.map(run_lane, TURNS, (None, *later)))
         finally:
             for run in runs:
                 run.kill()

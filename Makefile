@@ -109,7 +109,7 @@ shake: $(STAMP) ## `make test` again and again on fresh clones, on a busy machin
 
 nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
-	$(BIN)/python -m pytest -n auto -m nightly $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=nightly -m "" $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.integration.runtimes.releases
 	$(REAPED) $(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)

@@ -31,16 +31,14 @@ _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
 # no deadline per example: a busy machine is not a failure; the timeout per test remains
 hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True)
 # the same examples in every run: what fails, or what coverage finds, is the change's doing; by night they are others
-hypothesis.settings.register_profile("nodeagent", hypothesis.settings.get_profile("nightly"), derandomize=True)
-hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("nodeagent"), max_examples=25)
+hypothesis.settings.register_profile(
+    "change", hypothesis.settings.get_profile("nightly"), derandomize=True, max_examples=25
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Where what takes long is left out, laws are tried with fewer examples; every change is tried with all of them.
-    asked = config.option.markexpr
-    hypothesis.settings.load_profile(
-        "quick" if "not long" in asked else "nightly" if asked == "nightly" else "nodeagent"
-    )
+    # A change is tried with a quarter of the examples, as `make nightly` tries all of them.
+    hypothesis.settings.load_profile(config.getoption("--hypothesis-profile") or "change")
     # Of a run that a script started in the background, each child would inherit that Ctrl-C is nothing to it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "virtual_time: the loop's clock jumps to the next timer when all is idle")

@@ -1,4 +1,4 @@
-"""How many examples a law is tried with: all of them for every change, a quarter where what takes long is left out."""
+"""How many examples a law is tried with: all of them by night, a quarter for every change."""
 
 from typing import Final
 

@@ -316,7 +316,7 @@ def test_hostile_roots_change_nothing_but_themselves(program: Path, tmp_path: Pa
 
 
 @needs_runc
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, ALL, 25))
 def test_all_hostile_roots_change_nothing_but_themselves(program: Path, tmp_path: Path, first: int) -> None:
     """Some start and some are refused, as otherwise the roots would show one way only."""

@@ -40,7 +40,7 @@ def read_machine(program: Path) -> int:
     return int.from_bytes(head[18:20], "little")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # four builds of each program
 def test_every_program_is_built_for_every_processor_and_the_same_twice(tmp_path: Path) -> None:
     """Where it is built leaves no trace in it."""

@@ -1,4 +1,4 @@
-"""What parses: hostile inputs by the ten thousand under sanitizers, each allocation refused, libFuzzer where it is."""
+"""Parsers: hostile inputs by the ten thousand under sanitizers, each allocation refused, libFuzzer where it is."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import pytest
 from nodeagent.edge.host.shim.table_file import render_table, write_table
 from tests.component.oci_shim.conftest import CHECKED_SOURCES, CHECKS, SOURCES
 from tests.component.oci_shim.support import TABLE, make_spec
+from tests.support.examples import examples
 
 pytestmark = [
     pytest.mark.long,
@@ -86,11 +87,11 @@ def program(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_fifty_thousand_inputs_do_no_harm(seed: int, place: Path, program: Path, seeds: list[Path]) -> None:
+def test_hostile_inputs_do_no_harm(seed: int, place: Path, program: Path, seeds: list[Path]) -> None:
     """Bits and bytes changed, pieces put in and taken out; what comes out of a configuration is one again."""
     configurations = [each for each in seeds if each.name in {"wishes", "one"}]
-    run(place, program, "mutate", str(seed), "50000", *configurations)
-    run(place, program, "mutate", str(seed), "2000", *(each for each in seeds if each not in configurations))
+    run(place, program, "mutate", str(seed), str(examples(50_000)), *configurations)
+    run(place, program, "mutate", str(seed), str(examples(2_000)), *(each for each in seeds if each not in configurations))
 
 
 def test_each_allocation_may_fail(place: Path, program: Path, seeds: list[Path]) -> None:
@@ -99,6 +100,7 @@ def test_each_allocation_may_fail(place: Path, program: Path, seeds: list[Path])
     assert int(run(place, program, "starve", requests)) > 300
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("clang") is None, reason="wants clang, which brings libFuzzer: apt-get install clang")
 def test_a_fuzzer_that_sees_the_branches_finds_nothing(place: Path, tmp_path: Path, seeds: list[Path]) -> None:
     """For a while each time; what it finds interesting would be kept in a folder of one's own."""

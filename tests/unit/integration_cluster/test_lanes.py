@@ -64,6 +64,7 @@ def test_the_lanes_run_at_one_time(tmp_path: Path) -> None:
     assert (said[0], said[1].count("2 passed, 2 deselected")) == (0, 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("pods", "containers"), [("assert False", "pass"), ("pass", "assert False")])
 def test_a_failure_in_either_lane_fails_the_run(tmp_path: Path, pods: str, containers: str) -> None:
     status, said = run_lanes(tmp_path, pods, containers)
@@ -72,12 +73,14 @@ def test_a_failure_in_either_lane_fails_the_run(tmp_path: Path, pods: str, conta
     assert re.findall(r"^FAILED .*::(\w+)", said, re.MULTILINE) == [failed]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("word", "status"), [("test_pods.py", 0), ("test_containers.py", 0), ("neither", 5)])
 def test_a_choice_may_leave_a_lane_empty_but_not_both(tmp_path: Path, word: str, status: int) -> None:
     """Else a word that was misspelt would pass."""
     assert run_lanes(tmp_path, "pass", "pass", "-k", word)[0] == status
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_both_lanes_clean_up_when_the_run_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     """The cluster is removed, and nobody runs on."""

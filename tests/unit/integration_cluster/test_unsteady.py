@@ -85,6 +85,7 @@ def test_broken():
     assert not [line for line in said if line.startswith("UNSTEADY")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("phase", "body"), [("setup", "fails_at_first('x'); yield"), ("teardown", "yield; fails_at_first('x')")]
 )
@@ -110,6 +111,7 @@ def test_more_than_three_fail_the_run(tmp_path: Path) -> None:
     assert re.search(r"= 4 passed in ", said[-1])
 
 
+@pytest.mark.nightly
 def test_one_that_was_known_before_fails_the_run(tmp_path: Path) -> None:
     known = tmp_path / "known.txt"
     known.write_text("# those of last week\ntest_scenarios.py::test_busy  # on a slow disk\n")
@@ -121,6 +123,7 @@ def test_one_that_was_known_before_fails_the_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_nothing_is_run_again_where_the_first_failure_ends_the_run(tmp_path: Path) -> None:
     """Who says -x wants to see it."""
     status, said, told = run_scenarios(tmp_path, "def test_busy(): fails_at_first('busy')\n", "-x")
@@ -128,6 +131,7 @@ def test_nothing_is_run_again_where_the_first_failure_ends_the_run(tmp_path: Pat
     assert re.search(r"= 1 failed in ", said[-1])
 
 
+@pytest.mark.nightly
 def test_a_run_that_ends_before_its_end_says_what_had_failed(tmp_path: Path) -> None:
     """A failure that nobody has looked at again is one."""
     scenarios = (
@@ -140,6 +144,7 @@ def test_a_run_that_ends_before_its_end_says_what_had_failed(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.nightly
 def test_where_everything_fails_not_everything_is_run_again(tmp_path: Path) -> None:
     """Beyond a number, a failure is told at once."""
     more = MOST_AGAIN + 2

@@ -37,10 +37,10 @@ def test_changed_at_random(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("clang") is None, reason="wants clang and its fuzzer")
 def test_by_a_fuzzer_that_sees_where_it_gets(tmp_path: Path) -> None:
-    """For as long as a change may take."""
+    """For as long as a night has for it."""
     program = tmp_path / "fuzz"
     flags = ["-std=gnu11", "-g", "-O1", f"-I{VGPU}", "-fsanitize=fuzzer,address,undefined"]
     subprocess.run(["clang", *flags, "-o", program, *list_sources()], check=True)

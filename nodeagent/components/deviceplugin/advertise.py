@@ -36,6 +36,8 @@ class View(NamedTuple):
     """GPUs not given whole, or closed to new pods, and why."""
     cordoned: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs kept from new pods by a cordon, and by whom; such a GPU stays in the list, unhealthy."""
+    trials: frozenset[GpuUuid] = frozenset()
+    """GPUs of which a single device may be taken, to prove the GPU."""
     draining: frozenset[GpuUuid] = frozenset()
     """Closed GPUs that wait for their holders to go, by the component for allocation modes."""
     mig: MigState | None = None
@@ -113,10 +115,23 @@ def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> 
     distinct = {device.uuid: device for device in resource.devices}
     fitness = {uuid: not explain_unfitness(device, view) for uuid, device in distinct.items()}
     known = {device.id for device in resource.devices}
+    spared = _find_spared(resource, view, frozenset(held)) if view.trials else frozenset()
     return (
         *(
-            AdvertisedDevice(id=device.id, healthy=fitness[device.uuid], numa_node=device.numa_node)
+            AdvertisedDevice(
+                id=device.id,
+                healthy=fitness[device.uuid] and device.id not in spared,
+                numa_node=device.numa_node,
+            )
             for device in resource.devices
         ),
         *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)),
     )
+
+
+def _find_spared(resource: Resource, view: View, held: frozenset[DeviceId]) -> frozenset[DeviceId]:
+    """The free devices of GPUs to be proved, but for one of each GPU; of a cut GPU its first MIG device counts."""
+    firsts = {gpu.uuid: next((mig.uuid for mig in gpu.mig_devices), gpu.uuid) for gpu in view.inventory.gpus}
+    free = [device for device in resource.devices if device.gpu in view.trials and device.id not in held]
+    ones = {device.gpu: device.id for device in reversed(free) if device.uuid in (device.gpu, firsts.get(device.gpu))}
+    return frozenset(device.id for device in free if ones.get(device.gpu) != device.id)

@@ -112,8 +112,8 @@ def list_starts(
     for binding in fractions.bindings.values() if fractions is not None else ():
         found[f"fraction {binding.number}"] = (part.gpu for part in binding.parts), binding.since_seconds
     for claim in claims.claims.values() if claims is not None else ():
-        devices = (one.uuid or one.gpu for one in claim.devices if not one.is_admin)
-        found[f"claim {claim.uid}"] = devices, claim.since_seconds
+        claimed = (one.uuid or one.gpu for one in claim.devices if not one.is_admin)
+        found[f"claim {claim.uid}"] = claimed, claim.since_seconds
     starts = {}
     for name, (each, since) in found.items():
         devices = frozenset(each)

@@ -7,7 +7,7 @@ show the pod a healthy device that is gone.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Inventory
@@ -20,6 +20,8 @@ from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
 from nodeagent.rules.mps.daemons import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice, Resource
+
+TRIAL: Final = "a single pod is to prove its GPU first, after the brake"
 
 
 class View(NamedTuple):
@@ -53,6 +55,7 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     gone = (
         explain_loss(device.uuid, view)
         or view.cordoned.get(device.gpu, "")
+        or _explain_trial(device, view)
         or _explain_cutting(device, view)
         or explain_daemon(device.gpu, view.mps, by_mps=device.by_mps)
         or _explain_namelessness(device.uuid, view)
@@ -73,6 +76,15 @@ def find_named(state: CdiState | None, settings: Settings, kind: str = OWN_KIND)
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
     return frozenset(name for file in state.files if file.kind == kind for name in file.devices)
+
+
+def _explain_trial(device: PluginDevice, view: View) -> str:
+    """Why a MIG device waits for the proof of its GPU; the first one is the one to be tried."""
+    if device.gpu not in view.trials or device.uuid == device.gpu:
+        return ""
+    gpu = view.inventory.find_gpu(device.uuid)
+    is_first = gpu is not None and gpu.mig_devices[0].uuid == device.uuid
+    return "" if is_first else TRIAL
 
 
 def _explain_cutting(device: PluginDevice, view: View) -> str:
@@ -130,8 +142,7 @@ def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> 
 
 
 def _find_spared(resource: Resource, view: View, held: frozenset[DeviceId]) -> frozenset[DeviceId]:
-    """The free devices of GPUs to be proved, but for one of each GPU; of a cut GPU its first MIG device counts."""
-    firsts = {gpu.uuid: next((mig.uuid for mig in gpu.mig_devices), gpu.uuid) for gpu in view.inventory.gpus}
+    """The free replicas of GPUs to be proved, but for one of each."""
     free = [device for device in resource.devices if device.gpu in view.trials and device.id not in held]
-    ones = {device.gpu: device.id for device in reversed(free) if device.uuid in (device.gpu, firsts.get(device.gpu))}
-    return frozenset(device.id for device in free if ones.get(device.gpu) != device.id)
+    ones = {device.uuid: device.id for device in reversed(free)}
+    return frozenset(device.id for device in free if ones[device.uuid] != device.id)

@@ -6,7 +6,7 @@ Refuses to answer before the journal holds the allocation.
 from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
-from nodeagent.components.deviceplugin.advertise import explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import TRIAL, explain_loss, explain_unfitness, plan_list
 from nodeagent.components.deviceplugin.answer import ResourceOffer, plan_answer, select_devices
 from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.gathered import Gathered
@@ -82,7 +82,7 @@ class ResourcePlugin:
         selected = select_devices(offer.resource, offer.known, devices)
         unfit = next((device for device in selected if device.id not in self._fit), None)
         if unfit is not None:
-            reason = explain_unfitness(unfit, offer.view) or "a single pod may try its GPU, after the brake"
+            reason = explain_unfitness(unfit, offer.view) or TRIAL
             raise DeviceUnhealthy(unfit.id, reason)
         mps = offer.plan_mps(selected)
         await self._journal.record(offer.resource.name, devices)

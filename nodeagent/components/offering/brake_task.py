@@ -43,6 +43,7 @@ GATHER_SECONDS: Final = 0.02
 """How long changes are gathered, as for the allocation modes."""
 CLOCK_SECONDS: Final = 30.0
 """The longest wait between two looks at the wall clock, which may jump."""
+NO_GPUS: Final = Inventory(generation=0)
 _WATCHED: Final = (Inventory, AllocationTable, FractionTable, ReadyClaims, CordonTable)
 
 
@@ -115,7 +116,7 @@ class BrakeTask:
             self._follow_starts(now)
             self._count = note_fault(self._count, fact, within, now)
             return
-        inventory = self._bus.read(Inventory) or Inventory()
+        inventory = self._bus.read(Inventory) or NO_GPUS
         gpus = {gpu.uuid for gpu in inventory.gpus}
         if not fact.is_of_node:
             devices = fact.devices if isinstance(fact, AllocationRefused) else ()
@@ -125,7 +126,7 @@ class BrakeTask:
 
     def _follow_starts(self, now_seconds: float) -> None:
         read = self._bus.read
-        inventory = read(Inventory) or Inventory()
+        inventory = read(Inventory) or NO_GPUS
         starts = list_starts(inventory, read(AllocationTable), read(FractionTable), read(ReadyClaims))
         self._count = follow_starts(self._count, starts, self._live.now.signals.brake_within_seconds, now_seconds)
 

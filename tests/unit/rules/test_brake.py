@@ -43,7 +43,8 @@ class Story:
     """Starts, ends and faults by the clock, and the brake's answers."""
 
     def __init__(self, now: float = 1000.0) -> None:
-        self.now, self.count, self.cordons = now, BrakeCount(), tuple[Cordon, ...]()
+        self.now, self.count = now, BrakeCount()
+        self.cordons: tuple[Cordon, ...] = ()
         self.present = dict[str, Start]()
         self.closed: list[Cordon] = []
         self.opened: list[GpuUuid] = []
@@ -224,7 +225,7 @@ def test_refused_requests_close_the_gpu() -> None:
         story.refuse(OTHER)
         story.wait_for(REFUSED_SECONDS / 4)
     story.refuse()
-    assert story.cordons == ()
+    assert story.in_force() == []
     story.refuse()
     (cordon,) = story.cordons
     assert cordon.reason == "5 requests for the GPU were refused within a minute: no space left on device"

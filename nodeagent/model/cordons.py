@@ -27,11 +27,14 @@ class CordonSource(StrEnum):
     """The agent's own annotation of the node."""
     HAMI = "hami"
     """HAMi's annotation of the node."""
+    BRAKE = "brake"
+    """The agent itself: start after start on the GPU was lost. Kept beyond its end, until the GPU is proved."""
 
 
 _SOURCES: Final = {
     CordonSource.ANNOTATION: f"the annotation {CORDON_ANNOTATION}",
     CordonSource.HAMI: f"the annotation {HAMI_CORDON_ANNOTATION}",
+    CordonSource.BRAKE: "the brake",
 }
 
 
@@ -47,6 +50,10 @@ class Cordon(Value, frozen=True):
     """The end by the wall clock; `None` for a cordon without an end."""
     who: str = ""
     """The person who gave the command."""
+    since_seconds: float | None = None
+    """When the brake closed the GPU; `None` for a cordon by any other source."""
+    closings: int = 0
+    """How many times the brake has closed the GPU without a proved start in between."""
 
     def is_over(self, now_seconds: float) -> bool:
         """Whether the end has come."""

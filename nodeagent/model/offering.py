@@ -65,11 +65,18 @@ class GpuAllocationMode(Value, frozen=True):
     """The cordons in force, each of which keeps new pods away."""
     held_by: tuple[ModeHolder, ...] = ()
     """The holders of a cordoned GPU, who keep the GPU; empty without a cordon."""
+    trial: Cordon | None = None
+    """The brake's cordon whose pause is over: a single device of the GPU may be taken, to prove the GPU."""
 
     @property
     def is_settled(self) -> bool:
         """Whether all is as wanted."""
         return not self.waits_for
+
+    @property
+    def brake_closings(self) -> int:
+        """How many times in a row the brake has closed the GPU, the present closing or trial included."""
+        return max((one.closings for one in (*self.cordons, self.trial) if one is not None), default=0)
 
     def describe(self) -> str:
         """The state in a sentence."""
@@ -84,6 +91,8 @@ class GpuAllocationMode(Value, frozen=True):
         return f"cordoned {by}{waits}" if self.is_settled else f"cordoned {by}; {self._explain_mode()}"
 
     def _explain_mode(self) -> str:
+        if self.trial is not None:
+            return f"door {self.door}, for one pod, after the brake: {self.trial.reason}"
         if self.is_settled:
             return f"door {self.door} ({self.reason})"
         closed = "" if self.is_open else "; nobody new gets it until then"
@@ -118,6 +127,10 @@ class Offering(Value, frozen=True):
     def list_cordoned(self) -> dict[GpuUuid, str]:
         """The cordoned GPUs of every allocation mode, and by whom."""
         return {each.gpu: each.explain() for each in self.doors if each.cordons}
+
+    def list_trials(self) -> dict[GpuUuid, float]:
+        """The GPUs of which a single device may be taken, to prove the GPU, and since when."""
+        return {each.gpu: each.trial.until_seconds or 0.0 for each in self.doors if each.trial is not None}
 
     def list_waiting(self) -> frozenset[GpuUuid]:
         """The GPUs with holders to be gone before the mode is as wanted."""

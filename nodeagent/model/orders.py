@@ -105,7 +105,7 @@ class CordonCommand(AuthoredCommand, frozen=True):
 
 
 class UncordonCommand(AuthoredCommand, frozen=True):
-    """Take back the cordon that a person gave a GPU."""
+    """Take back the cordon that a person or the brake gave a GPU."""
 
     gpu: str
 
@@ -221,7 +221,7 @@ CORDON_GPU = Order(
 )
 UNCORDON_GPU = Order(
     path="/api/v1/uncordon",
-    summary="take back the cordon that a person gave a GPU",
+    summary="take back the cordon that a person or the brake gave a GPU",
     arguments=UncordonCommand,
     absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
 )

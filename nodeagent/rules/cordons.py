@@ -128,11 +128,11 @@ def plan_uncordon(name: str, inventory: Inventory, kept: Sequence[Cordon]) -> tu
 
 
 def drop_over(table: CordonTable, now_seconds: float) -> dict[CordonSource, tuple[Cordon, ...]]:
-    """The sources with cordons whose end has come, with their other cordons."""
+    """The sources with cordons whose end has come, with their other cordons; the brake opens by proof, not by time."""
     return {
         source: tuple(each for each in cordons if not each.is_over(now_seconds))
         for source, cordons in table.by_source.items()
-        if any(each.is_over(now_seconds) for each in cordons)
+        if source is not CordonSource.BRAKE and any(each.is_over(now_seconds) for each in cordons)
     }
 
 

@@ -9,6 +9,7 @@ import anyio
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
+from nodeagent.components.cluster.node_requests import BRAKE_TAINT
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
@@ -39,6 +40,7 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         await node.write_annotation(FRACTIONS_ANNOTATION, "1")
         await node.write_label(MIG_STATE_LABEL, "success")
         await node.change_taint(Taint(key="nvidia.com/gpu-starting", effect="NoSchedule"), present=True)
+        await node.change_taint(BRAKE_TAINT, present=True)
         slices = KubeSlices(client, SlicePool(driver="gpu.nvidia.com", node=NODE), Random(1))
         await slices.create("s", SliceContent(), (1, 1), "uid")
         await client.aclose()
@@ -53,7 +55,7 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert json.dumps(server.nodes[NODE]) == before
         assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 8
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 9
         assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}

@@ -296,7 +296,7 @@ GPUS = Command(
             "uncordon",
             UNCORDON_GPU,
             Argument(("gpu",), "index, UUID or PCI address", metavar="GPU"),
-            description="Cordons by annotations of the node stay: each source takes back its own.",
+            description="The brake's cordon goes too. Cordons by annotations stay: each source takes back its own.",
             examples=(Example("nodeagent gpu uncordon 3", "after the service"),),
         ),
         command_order(

@@ -12,7 +12,7 @@ import anyio
 
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.node_requests import parse_taint
+from nodeagent.components.cluster.node_requests import BRAKE_TAINT, parse_taint
 from nodeagent.components.mig.clients import list_paused, list_returns
 from nodeagent.components.mig.request import LayoutRequestUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
@@ -67,9 +67,11 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
     for key in found.written_annotations:
         ours[f"annotation {key} of node {found.name}"] = partial(node.write_annotation, key, None)
     startup = settings.kubernetes.startup_taint
-    taint = parse_taint(startup) if startup is not None else None
-    if taint is not None and any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
-        ours[f"taint {startup} of node {found.name}"] = lambda: node.change_taint(taint, present=False)
+    for taint in (*([parse_taint(startup)] if startup is not None else []), BRAKE_TAINT):
+        if any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
+            ours[f"taint {taint.key}:{taint.effect} of node {found.name}"] = partial(
+                node.change_taint, taint, present=False
+            )
     return ours
 
 

@@ -220,7 +220,8 @@ class Journal:
                 await self._put([Granted(entry=entry)], may_stand=True)
             except AllocationError as error:
                 self.publish_granted()
-                refused = AllocationRefused(resource=resource, devices=tuple(devices), reason=str(error))
+                of_node, ids = isinstance(error, JournalUnavailable), tuple(devices)
+                refused = AllocationRefused(resource=resource, devices=ids, reason=str(error), is_of_node=of_node)
                 self._bus.publish_fact(refused, source=SOURCE)
                 raise
             self._unpublished.append(allocation)
@@ -252,8 +253,7 @@ class Journal:
         """Refuse devices surely held by a living pod; asks the kubelet only about possibly forgotten holders."""
         if run is None or not self._live.now.device_plugin.refuse_held_devices:
             return
-        holders = find_holders(self.ledger, devices, run)
-        if not holders:
+        if not (holders := find_holders(self.ledger, devices, run)):
             return
         listing = await self.read_pods(ASK_SECONDS)
         refusal = decide_refusal(

@@ -14,7 +14,14 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.cluster.kubernetes_events import TOLD, ReportedEvents, decide_reporting, render_event
-from nodeagent.components.cluster.node_requests import decide_mig_label, decide_taint, parse_taint, read_node_requests
+from nodeagent.components.cluster.node_requests import (
+    BRAKE_TAINT,
+    decide_mig_label,
+    decide_taint,
+    is_brake_taint_due,
+    parse_taint,
+    read_node_requests,
+)
 from nodeagent.components.cluster.status import (
     TERMINAL_ANNOTATION,
     NodeSight,
@@ -49,6 +56,7 @@ from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
+from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
@@ -145,7 +153,7 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (*SEEN, MigState, FractionOffers, DeviceTable, ClusterNode, ClusterLink)
+        watched = (*SEEN, MigState, FractionOffers, DeviceTable, Offering, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
                 self._bound_wait = POLL_RETRY_SECONDS
@@ -172,6 +180,7 @@ class Cluster:
         node = self._reach_node()
         if node is None:
             return
+        await self._bring_brake_taint(node)
         is_withdrawn = self._live.now.kubernetes.node_condition and not driver.is_done_without
         if is_withdrawn and not self._is_on_its_way(condition, node) and node.condition != condition:
             before = node.condition
@@ -273,6 +282,14 @@ class Cluster:
                 await self._node.change_taint(taint, present=wanted)
                 self._log.info("startup_taint_changed", taint=settings.startup_taint, present=wanted)
         self._was_ready = self._was_ready or ready
+
+    async def _bring_brake_taint(self, node: ClusterNode) -> None:
+        """Keep schedulers away until the kubelet no longer counts a GPU that the brake has closed."""
+        present = any((each.key, each.effect) == (BRAKE_TAINT.key, BRAKE_TAINT.effect) for each in node.taints)
+        wanted = is_brake_taint_due(self._bus.read(Offering), self._clock.wall())
+        if wanted is not present:
+            await self._node.change_taint(BRAKE_TAINT, present=wanted)
+            self._log.info("brake_taint_changed", present=wanted)
 
     def _reach_node(self) -> ClusterNode | None:
         link = self._bus.read(ClusterLink)

@@ -11,7 +11,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from nodeagent.model.cluster import MIG_CONFIG_LABEL, NodeEvent
-from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
+from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION, CordonSource
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.events import (
     AllocationDiffered,
@@ -116,6 +116,9 @@ def _describe_refused(fact: NodeRequestRefused) -> NodeEvent:
 
 def _describe_cordoned(fact: GpuCordoned) -> NodeEvent:
     note = f"{fact.gpu} is cordoned {fact.detail}"
+    if fact.source is CordonSource.BRAKE:
+        note = f"{note}; then a single pod may try it. `nodeagent gpu uncordon {fact.gpu}` on the node opens it at once"
+        return NodeEvent(reason="GPUBraked", note=note, about=fact.gpu)
     return NodeEvent(reason="GPUCordoned", note=note, warning=False, about=fact.gpu)
 
 

@@ -1,9 +1,10 @@
-"""Node requests read from labels and annotations, and the decision on the start-up taint.
+"""Node requests read from labels and annotations, and the decisions on the taints of start-up and brake.
 
-Owns the keys of the pause protocol, and the rule for the taint.
+Owns the keys of the pause protocol, and the rules for the taints.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from nodeagent.config.named import LABEL
 from nodeagent.model.cluster import (
@@ -16,9 +17,14 @@ from nodeagent.model.cluster import (
     NodeRequests,
     Taint,
 )
-from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
+from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION, CordonSource
 from nodeagent.model.mig import MigState
+from nodeagent.model.nvidia import DOMAIN
+from nodeagent.model.offering import Offering
 
+BRAKE_TAINT: Final = Taint(key=f"{DOMAIN}/gpu-brake", effect="NoSchedule")
+BRAKE_TAINT_SECONDS: Final = 20.0
+"""The kubelet tells the API server of fewer GPUs within ten seconds; until then schedulers would send pods to them."""
 _PAUSED = "paused-for-"
 _OUR_JOBS = (
     "container-toolkit",
@@ -74,6 +80,13 @@ def parse_taint(text: str) -> Taint:
     name, _, effect = text.rpartition(":")
     key, _, value = name.partition("=")
     return Taint(key=key, effect=effect, value=value)
+
+
+def is_brake_taint_due(offering: Offering | None, now_seconds: float) -> bool:
+    """Whether the brake closed a GPU so lately that the kubelet may still count the GPU for schedulers."""
+    cordons = (one for door in (offering.doors if offering is not None else ()) for one in door.cordons)
+    closed = (one.since_seconds for one in cordons if one.source is CordonSource.BRAKE)
+    return any(since is not None and 0 <= now_seconds - since < BRAKE_TAINT_SECONDS for since in closed)
 
 
 def decide_taint(*, present: bool, ready: bool, was_ready: bool, put_again: bool) -> bool | None:

@@ -7,7 +7,7 @@ show the pod a healthy device that is gone.
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nodeagent.config.schema import Settings
 from nodeagent.model.gpu import Inventory
@@ -20,6 +20,8 @@ from nodeagent.model.runtime import CdiState
 from nodeagent.rules.cdi_names import OWN_KIND
 from nodeagent.rules.mps.daemons import explain_daemon
 from nodeagent.rules.offer.devices import PluginDevice, Resource
+
+TRIAL: Final = "a single pod is to prove its GPU first, after the brake"
 
 
 class View(NamedTuple):
@@ -36,6 +38,8 @@ class View(NamedTuple):
     """GPUs not given whole, or closed to new pods, and why."""
     cordoned: Mapping[GpuUuid, str] = MappingProxyType({})
     """GPUs kept from new pods by a cordon, and by whom; such a GPU stays in the list, unhealthy."""
+    trials: frozenset[GpuUuid] = frozenset()
+    """GPUs of which a single device may be taken, to prove the GPU."""
     draining: frozenset[GpuUuid] = frozenset()
     """Closed GPUs that wait for their holders to go, by the component for allocation modes."""
     mig: MigState | None = None
@@ -51,6 +55,7 @@ def explain_unfitness(device: PluginDevice, view: View) -> str:
     gone = (
         explain_loss(device.uuid, view)
         or view.cordoned.get(device.gpu, "")
+        or _explain_trial(device, view)
         or _explain_cutting(device, view)
         or explain_daemon(device.gpu, view.mps, by_mps=device.by_mps)
         or _explain_namelessness(device.uuid, view)
@@ -71,6 +76,15 @@ def find_named(state: CdiState | None, settings: Settings, kind: str = OWN_KIND)
     if state is None or not uses_cdi or not settings.cdi.enabled:
         return None
     return frozenset(name for file in state.files if file.kind == kind for name in file.devices)
+
+
+def _explain_trial(device: PluginDevice, view: View) -> str:
+    """Why a MIG device waits for the proof of its GPU; the first one is the one to be tried."""
+    if device.gpu not in view.trials or device.uuid == device.gpu:
+        return ""
+    gpu = view.inventory.find_gpu(device.uuid)
+    is_first = gpu is not None and gpu.mig_devices[0].uuid == device.uuid
+    return "" if is_first else TRIAL
 
 
 def _explain_cutting(device: PluginDevice, view: View) -> str:
@@ -113,10 +127,22 @@ def plan_list(resource: Resource, view: View, held: Iterable[DeviceId] = ()) -> 
     distinct = {device.uuid: device for device in resource.devices}
     fitness = {uuid: not explain_unfitness(device, view) for uuid, device in distinct.items()}
     known = {device.id for device in resource.devices}
+    spared = _find_spared(resource, view, frozenset(held)) if view.trials else frozenset()
     return (
         *(
-            AdvertisedDevice(id=device.id, healthy=fitness[device.uuid], numa_node=device.numa_node)
+            AdvertisedDevice(
+                id=device.id,
+                healthy=fitness[device.uuid] and device.id not in spared,
+                numa_node=device.numa_node,
+            )
             for device in resource.devices
         ),
         *(AdvertisedDevice(id=name, healthy=False) for name in sorted(set(held) - known)),
     )
+
+
+def _find_spared(resource: Resource, view: View, held: frozenset[DeviceId]) -> frozenset[DeviceId]:
+    """The free replicas of GPUs to be proved, but for one of each."""
+    free = [device for device in resource.devices if device.gpu in view.trials and device.id not in held]
+    ones = {device.uuid: device.id for device in reversed(free)}
+    return frozenset(device.id for device in free if ones[device.uuid] != device.id)

@@ -201,8 +201,9 @@ class DevicePlugins:
         named = find_named(self._bus.read(CdiState), settings, name_own_kind(facts.vendor))
         cordoned = standing.list_cordoned() if standing is not None else {}
         draining = standing.list_waiting() if standing is not None else frozenset()
+        trials = frozenset(standing.list_trials() if standing is not None else ())
         judged, cutting, daemons = self._bus.read(HealthReport), self._bus.read(MigState), self._bus.read(MpsState)
-        view = View(inventory.value, judged, blocked, named, closed, cordoned, draining, cutting, daemons)
+        view = View(inventory.value, judged, blocked, named, closed, cordoned, trials, draining, cutting, daemons)
         is_on = settings.device_plugin.enabled
         held = find_held(table.value) if table is not None and is_on else {}
         held = {name: devices for name, devices in held.items() if name not in others}

@@ -6,7 +6,7 @@ Refuses to answer before the journal holds the allocation.
 from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
-from nodeagent.components.deviceplugin.advertise import explain_loss, explain_unfitness, plan_list
+from nodeagent.components.deviceplugin.advertise import TRIAL, explain_loss, explain_unfitness, plan_list
 from nodeagent.components.deviceplugin.answer import ResourceOffer, plan_answer, select_devices
 from nodeagent.core.channels.envelope import Cause
 from nodeagent.core.channels.gathered import Gathered
@@ -48,7 +48,8 @@ class ResourcePlugin:
     def update(self, offer: ResourceOffer, held: Iterable[DeviceId], cause: Cause = None) -> None:
         """Answer from the given offer; `held` are the resource's devices held by containers."""
         self._offer = offer
-        gone = sorted(name for name in held if name not in offer.known)
+        # A single free device of a GPU to be proved is offered, so there the held devices matter too.
+        gone = sorted(name for name in held if name not in offer.known or offer.view.trials)
         # Every allocation comes through here, and a list of 1,600 replicas takes a millisecond to plan.
         origin = (offer.resource, offer.view, gone)
         if origin == self._listed:
@@ -81,7 +82,8 @@ class ResourcePlugin:
         selected = select_devices(offer.resource, offer.known, devices)
         unfit = next((device for device in selected if device.id not in self._fit), None)
         if unfit is not None:
-            raise DeviceUnhealthy(unfit.id, explain_unfitness(unfit, offer.view))
+            reason = explain_unfitness(unfit, offer.view) or TRIAL
+            raise DeviceUnhealthy(unfit.id, reason)
         mps = offer.plan_mps(selected)
         await self._journal.record(offer.resource.name, devices)
         # A pod waits for the kernel's random bytes: only where the answer uses them.

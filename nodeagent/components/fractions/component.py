@@ -364,7 +364,8 @@ class Fractions:
         return table
 
     def _report_refused(self, resource: ResourceName, count: int, error: AllocationError) -> None:
-        refused = FractionRefused(resource=resource, count=count, reason=str(error))
+        is_of_node = isinstance(error, JournalUnavailable)
+        refused = FractionRefused(resource=resource, count=count, reason=str(error), is_of_node=is_of_node)
         self._bus.publish_fact(refused, source=self.name)
 
 

@@ -48,6 +48,8 @@ class FractionView(Value, frozen=True, dict=True):
     """The enforcement for pods without an annotation."""
     has_mps: bool = False
     """Whether the agent runs MPS daemons."""
+    trials: Mapping[GpuUuid, float] = {}
+    """The GPUs that a single container may try after the brake, and since when."""
 
     @property
     def device_class(self) -> str:
@@ -176,6 +178,7 @@ def plan_view(
         foreign=foreign or {},
         enforcement=settings.enforcement,
         has_mps=has_mps,
+        trials=offering.list_trials(),
     )
 
 
@@ -248,9 +251,15 @@ def _list_gone(view: FractionView, table: FractionTable) -> dict[ResourceName, s
 def plan_summary(view: FractionView, table: FractionTable, leaving: Iterable[int] = ()) -> Space:
     """The space as occupied by the bindings of the table, except those in `leaving`."""
     gone = set(leaving)
-    return view.empty.occupy(
+    space = view.empty.occupy(
         fraction for binding in table.bindings.values() if binding.number not in gone for fraction in binding.parts
     )
+    tried = (
+        gpu
+        for gpu, since in view.trials.items()
+        if any(binding.since_seconds >= since for binding in table.by_gpu.get(gpu, ()))
+    )
+    return withhold(space, dict.fromkeys(tried, "a single pod tries the GPU, after the brake"))
 
 
 def publish_view(view: FractionView) -> str:

@@ -1,4 +1,4 @@
-"""Publishes the allocation mode of each GPU: whole, in fractions, by claims, or closed; and the GPU's cordons.
+"""Publishes the allocation mode of each GPU: whole, in fractions, by claims, or closed; cordons and brake.
 
 Owns the state `Offering`, which all components that give out GPUs read, and the conditions about allocation modes.
 Refuses to change a mode while the GPU is held, and to forget a person's choice.
@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.offering.brake_task import BrakeTask
 from nodeagent.components.offering.cordon_task import CordonTask
 from nodeagent.components.offering.decide import (
     NO_CLAIMS,
@@ -17,6 +18,7 @@ from nodeagent.components.offering.decide import (
     decide_conditions,
     find_switch,
     list_served,
+    mark_trials,
     plan_offering,
 )
 from nodeagent.components.offering.gone import HELD_GONE, list_held_gone
@@ -31,7 +33,7 @@ from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cordons import CordonTable
+from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import AllocationModeChanged, AllocationModeChosen, ConfigurationReloaded
 from nodeagent.model.gpu import Inventory
@@ -70,6 +72,7 @@ class OfferingComponent:
         self._memory, self._orders = memory, orders
         self._waker, self._news = Waker(), News()
         self._cordons = CordonTask(bus, conditions, clock, live, memory, ended=self._waker.wake)
+        self._brake = BrakeTask(bus, conditions, clock, live, memory, self._cordons, changed=self._waker.wake)
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
@@ -81,6 +84,7 @@ class OfferingComponent:
                 )
                 tasks.start_soon(self._watch_settings, name="offering settings")
                 tasks.start_soon(self._cordons.run, self._orders, name="offering cordons")
+                tasks.start_soon(self._brake.run, name="offering brake")
                 while not self._refresh():
                     await self._waker.wait()
                 task_status.started()
@@ -138,8 +142,10 @@ class OfferingComponent:
         offering = plan_offering(
             seen.gpus, self._live.now, chosen, table.value.allocations, given, claimed, seen.unlisted
         )
-        cordons = (self._memory.cordons() or CordonTable()).list_in_force(self._clock.wall())
+        others = (self._memory.cordons() or CordonTable()).list_in_force(self._clock.wall())
+        cordons = (*(one for one in others if one.source is not CordonSource.BRAKE), *self._brake.list_in_force())
         offering = cordon_offering(offering, cordons, seen.gpus, table.value.allocations, given, claimed)
+        offering = mark_trials(offering, self._brake.list_trials())
         gone = list_held_gone(seen, table.value, given, claimed)
         self._conditions.replace(HELD_GONE, gone, cause=inventory)
         latest = self._bus.latest(Offering)

@@ -98,29 +98,43 @@ class CordonTask:
             plan = plan_command(asked, inventory, kept, self._clock.wall())
             if refusal := " ".join((*plan.problems, *plan.over)):
                 raise ControlRefused(refusal)
-            await self._order(table, plan.cordons, f"taken back by {command.who}")
+            await self._order(table, CordonSource.COMMAND, plan.cordons, f"taken back by {command.who}")
         return f"GPU {command.gpu}: cordoned {plan.cordons[-1].describe()}; pods that have the GPU keep it"
 
     async def uncordon(self, command: UncordonCommand) -> str:
-        """Take back the cordon that a person gave a GPU; cordons by annotations stay.
+        """Take back the cordon that a person or the brake gave a GPU; cordons by annotations stay.
 
         Raises:
-            ControlRefused: No person cordoned the GPU, or the change could not be made durable.
+            ControlRefused: Neither cordoned the GPU, or the change could not be made durable.
         """
         async with self._turn:
             table, inventory = self._look()
-            kept = table.by_source.get(CordonSource.COMMAND, ())
-            gpu, left = plan_uncordon(command.gpu, inventory, kept)
+            plans = {
+                source: plan_uncordon(command.gpu, inventory, table.by_source.get(source, ()))
+                for source in (CordonSource.COMMAND, CordonSource.BRAKE)
+            }
+            gpu = next((gpu for gpu, _ in plans.values() if gpu is not None), None)
             others = [
                 one.describe()
                 for one in table.list_in_force(self._clock.wall())
-                if one.gpu == gpu and one.source is not CordonSource.COMMAND
+                if one.gpu == gpu and one.source not in plans
             ]
             still = f"; the GPU stays cordoned {' and '.join(others)}: take the entry out there" if others else ""
-            if left == kept:
-                raise ControlRefused(f"no person has cordoned a GPU {command.gpu} here{still}")
-            await self._order(table, left, f"taken back by {command.who}")
+            changed = {source: left for source, (_, left) in plans.items() if left != table.by_source.get(source, ())}
+            if not changed:
+                raise ControlRefused(f"neither a person nor the brake has cordoned a GPU {command.gpu} here{still}")
+            for source, left in changed.items():
+                await self._order(table, source, left, f"taken back by {command.who}")
         return f"GPU {command.gpu}: the cordon is taken back{still}"
+
+    async def keep_brake(self, cordons: tuple[Cordon, ...], why: str) -> None:
+        """Make the brake's cordons durable.
+
+        Raises:
+            JournalUnavailable: The cordons could not be written.
+        """
+        async with self._turn:
+            await self._keep(self._store.cordons() or CordonTable(), CordonSource.BRAKE, cordons, why)
 
     def _look(self) -> tuple[CordonTable, Inventory]:
         table, inventory = self._store.cordons(), self._bus.read(Inventory)
@@ -128,9 +142,9 @@ class CordonTask:
             raise CORDON_GPU.refuse()
         return table, inventory
 
-    async def _order(self, table: CordonTable, cordons: tuple[Cordon, ...], why: str) -> None:
+    async def _order(self, table: CordonTable, source: CordonSource, cordons: tuple[Cordon, ...], why: str) -> None:
         try:
-            await self._keep(table, CordonSource.COMMAND, cordons, why)
+            await self._keep(table, source, cordons, why)
         except JournalUnavailable as error:
             raise ControlRefused(f"the cordons stay as they were: {error}") from error
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodeagent.config.schema import Settings
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cordons import Cordon
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.gpu import Gpu, MissingGpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
@@ -109,6 +109,14 @@ def cordon_offering(
     return replace(offering, doors=tuple(map(close, offering.doors)))
 
 
+def mark_trials(offering: Offering, trials: Mapping[GpuUuid, Cordon]) -> Offering:
+    """The offering with the GPUs of which a single device may be taken, to prove the GPU."""
+    if not trials:
+        return offering
+    doors = (replace(each, trial=trials.get(each.gpu)) if each.is_open else each for each in offering.doors)
+    return replace(offering, doors=tuple(doors))
+
+
 def _describe_undecided(names: Sequence[str], missing: Sequence[MissingGpu]) -> str:
     """The GPUs that do not answer, and the rules that may mean such a GPU."""
     silent = ", ".join(f"{one.address or 'a GPU'} ({one.reason})" for one in missing)
@@ -162,6 +170,10 @@ def decide_conditions(offering: Offering, served: frozenset[AllocationMode]) -> 
             for each in offering.doors
             if each.wanted not in served
         },
-        "gpu-cordoned": {each.gpu: each.describe() for each in offering.doors if each.cordons},
+        "gpu-cordoned": {
+            each.gpu: each.describe()
+            for each in offering.doors
+            if any(one.source is not CordonSource.BRAKE for one in each.cordons)
+        },
         "door-waits": {each.gpu: each.describe() for each in offering.doors if not each.is_settled},
     }

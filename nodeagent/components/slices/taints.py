@@ -57,7 +57,8 @@ def explain_closed(
 ) -> tuple[DeviceTaint, ...]:
     """The taints besides health: a cordon, a mode that waits for present holders, a MIG layout that changes."""
     taints = []
-    if device.gpu.uuid in offering.list_cordoned():
+    is_spared = device.gpu.uuid in offering.list_trials() and not _is_first(device)
+    if is_spared or device.gpu.uuid in offering.list_cordoned():
         taints.append(DeviceTaint(key=f"{driver}/{CORDONED}", value="", effect="NoSchedule"))
     if device.gpu.uuid in offering.list_elsewhere([device.gpu], AllocationMode.CLAIMS):
         taints.append(DeviceTaint(key=f"{driver}/{CLOSED}", value="", effect="NoSchedule"))
@@ -65,3 +66,9 @@ def explain_closed(
     if mig is not None and mig.explain_hidden(device.gpu.uuid, uuid):
         taints.append(DeviceTaint(key=f"{driver}/{CHANGING}", value="", effect="NoSchedule"))
     return tuple(taints)
+
+
+def _is_first(device: NamedDevice) -> bool:
+    """Whether the device is the one of its GPU that a pod may take to prove the GPU."""
+    cut = device.gpu.mig_devices
+    return device.mig is not None and device.mig.uuid == cut[0].uuid if cut else device.is_gpu

@@ -209,13 +209,48 @@ class KubernetesSettings(Section):
 
 
 class SignalsSettings(Section):
-    """Faults of GPUs, told to the pods that hold the GPUs."""
+    """Faults of GPUs: told to the pods that hold the GPUs, and the brake, which keeps further pods from being lost."""
 
     pod_events: bool = knob(
         Flag(),
         default=True,
         what="write an event on each pod that holds a GPU with a fault, where `kubernetes.events` is on",
         why="whose fault it was that a pod died is asked of the pod, and the node's events are not its owner's to read",
+        reload=True,
+    )
+    brake: bool = knob(
+        Flag(),
+        default=True,
+        what="close a GPU to new pods while start after start on the GPU is lost, and let single pods try it later",
+        why="a GPU on which every pod dies at once is free at once, and takes the next pod of the queue",
+        reload=True,
+    )
+    brake_losses: int = knob(
+        Whole(1, 1000),
+        3,
+        "starts on one GPU, lost by faults of that GPU in an hour, that close the GPU",
+        "one fault may be chance, and each further one costs a pod; user XIDs and ends without an XID never count",
+        reload=True,
+    )
+    brake_within_seconds: float = knob(
+        Number(1, 3600),
+        60.0,
+        "how soon after its start a pod must end to be lost; a start that lasts longer proves its GPU",
+        "programs need tens of seconds to load, and a GPU that runs a program for a minute is no trap",
+        reload=True,
+    )
+    brake_refusals: int = knob(
+        Whole(1, 1000),
+        5,
+        "requests of the kubelet for one GPU, refused within a minute, that close the GPU",
+        "the kubelet gives a pod up whose request is refused, and its controller makes the next pod at once",
+        reload=True,
+    )
+    brake_pause_seconds: float = knob(
+        Number(1, 86400),
+        300.0,
+        "how long a GPU is closed before a single pod may try it; twice as long after each trial that fails, up to 8 h",
+        "each trial may cost a pod",
         reload=True,
     )
 

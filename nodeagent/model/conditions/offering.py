@@ -90,6 +90,12 @@ OFFERING_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="`nodeagent gpu uncordon GPU`, or the GPU's entry taken out of the annotation that the detail names",
     ),
     ConditionDefinition(
+        code="gpu-braked",
+        severity="error",
+        title="the brake has closed a GPU: pod after pod was lost on the GPU",
+        remedy="mend what the detail names; `nodeagent gpu uncordon GPU` opens it at once, later a pod that lasts does",
+    ),
+    ConditionDefinition(
         code="cordon-refused",
         severity="warning",
         title="a cordon of GPUs is misspelt, or cannot be kept",

@@ -37,6 +37,8 @@ class AllocationRefused(Value, frozen=True):
     resource: ResourceName
     devices: tuple[DeviceId, ...]
     reason: str
+    is_of_node: bool = False
+    """Whether any other device would have been refused too."""
 
 
 class AllocationDiffered(Value, frozen=True):
@@ -92,6 +94,8 @@ class FractionRefused(Value, frozen=True):
     resource: ResourceName
     count: int
     reason: str
+    is_of_node: bool = False
+    """Whether the fractions of any pod would have been refused."""
 
 
 class ClaimPrepared(Value, frozen=True):

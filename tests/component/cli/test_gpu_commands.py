@@ -183,12 +183,12 @@ def test_a_gpu_is_cordoned_and_given_back(node: AgentProcess) -> None:
         (("cordon", "1"), "the reason is missing"),
         (("cordon", "1", "--reason", "fan", "--until", "noon"), "'noon' is no time of RFC 3339"),
         (("cordon", "9", "--reason", "fan"), "no GPU '9' on this node"),
-        (("uncordon", "0"), "no person has cordoned a GPU 0"),
+        (("uncordon", "0"), "neither a person nor the brake has cordoned a GPU 0"),
     ):
         refused = run_command(node.directory, "gpu", *words, *NOBODY)
         assert (refused.returncode, told in refused.stderr) == (2, True), refused
     assert run_command(node.directory, "gpu", "uncordon", "1", *NOBODY).returncode == 0
-    node.wait_for("/api/v1/doors", '"cordons":[],"held_by":[]}]')
+    node.wait_for("/api/v1/doors", '"cordons":[],"held_by":[],"trial":null}]')
 
 
 def test_a_door_that_is_none_and_a_gpu_that_is_none_are_refused(node: AgentProcess) -> None:

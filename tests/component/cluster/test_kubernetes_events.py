@@ -7,9 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cluster.component import POLL_RETRY_SECONDS
+from nodeagent.components.cluster.node_requests import BRAKE_TAINT, BRAKE_TAINT_SECONDS
 from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError
@@ -17,10 +19,12 @@ from nodeagent.model.events import ConfigurationRejected, GpuVanished
 from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
+from nodeagent.model.offering import Offering
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
+from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -130,6 +134,28 @@ async def test_the_startup_taint_goes_and_may_come_back(clock: FakeClock) -> Non
             await settle(10)
             seen.append(stage.api.node.taints)
         assert seen == [(taint,), (), (taint,)]
+
+
+async def test_schedulers_are_kept_away_until_the_kubelet_counts_a_braked_gpu_no_more(clock: FakeClock) -> None:
+    """For some seconds, also where an earlier agent put the taint on; a person's cordon needs none."""
+    stage = Stage(clock)
+    stage.api.become(taints=(BRAKE_TAINT,))
+    async with stage.running():
+        stage.be_ready()
+        await settle(1)
+        seen = [stage.api.node.taints]
+        inventory = make_inventory([make_gpu(0)])
+        (door,) = make_offering(inventory).doors
+        cordon = Cordon(gpu=door.gpu, source=CordonSource.COMMAND, named="0", since_seconds=clock.wall())
+        stage.say(Offering(doors=(replace(door, cordons=(cordon,)),)))
+        await settle(1)
+        seen.append(stage.api.node.taints)
+        braked = replace(cordon, source=CordonSource.BRAKE)
+        stage.say(Offering(doors=(replace(door, cordons=(cordon, braked)),)))
+        for seconds in (1, BRAKE_TAINT_SECONDS - 3, 3 + POLL_RETRY_SECONDS):
+            await settle(seconds)
+            seen.append(stage.api.node.taints)
+        assert seen == [(), (), (BRAKE_TAINT,), (BRAKE_TAINT,), ()]
 
 
 async def test_a_node_that_stays_stuck_is_given_up_and_taken_back(clock: FakeClock) -> None:

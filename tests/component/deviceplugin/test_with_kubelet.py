@@ -54,10 +54,10 @@ class Agent:
     async def running(self) -> AsyncIterator[None]:
         clock = SystemClock()
         self.bus = Bus(clock)
-        conditions = Conditions(self.bus, clock, CATALOGUE)
+        conditions = self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.bus.publish_state(self.inventory, source="test")
         account = KubeletState(self.kubelet.device_plugins_dir, self.kubelet.pod_resources_socket)
-        journal = Journal(
+        journal = self.journal = Journal(
             self.bus, conditions, clock, self.live, account,
             open_store=lambda: JournalDisk(self.state_dir, write_seconds=30.0),
             read_node=lambda: Node("machine", "boot"),

@@ -166,7 +166,7 @@ async def test_a_person_cordons_and_takes_it_back() -> None:
             await world.cordon("7")
         with pytest.raises(ControlRefused, match="is past"):
             await world.cordon("1", world.until(-1))
-        with pytest.raises(ControlRefused, match="no person has cordoned a GPU 0"):
+        with pytest.raises(ControlRefused, match="neither a person nor the brake has cordoned a GPU 0"):
             await world.uncordon("0")
         assert await world.uncordon("1") == "GPU 1: the cordon is taken back"
         assert world.is_open() == (True, True)

@@ -139,3 +139,10 @@ def test_a_cordon_says_by_whom_why_and_until_when() -> None:
     by_hami = Cordon(gpu=gpu_uuid(0), source=CordonSource.HAMI, named="0")
     assert by_hami.describe() == "by the annotation hami.io/device-cordon"
     assert make(0, BY_COMMAND).describe() == "by a person: fan"
+
+
+def test_a_cordon_of_the_brake_outlives_its_time() -> None:
+    """Its end is the beginning of a trial, and a trial alone lifts it."""
+    over = {source: (Cordon(gpu=gpu_uuid(0), source=source, named="0", until_seconds=5.0),) for source in CordonSource}
+    assert CordonSource.BRAKE not in drop_over(CordonTable(by_source=over), 6.0)
+    assert drop_over(CordonTable(by_source=over), 6.0)[CordonSource.COMMAND] == ()

@@ -199,6 +199,19 @@ def build_cordon_families(offering: Offering) -> tuple[Family, ...]:
             "1 for a GPU kept from new pods by a cordon, whoever gave it; 0 for any other.",
             [((("gpu", str(one.index)), ("UUID", str(one.gpu))), float(bool(one.cordons))) for one in offering.doors],
         ),
+        gauge(
+            "nodeagent_signal_brake_closings",
+            "How many times in a row the brake has closed the GPU, since a pod last proved it; 0 for a GPU that works.",
+            [((("gpu", str(one.index)), ("UUID", str(one.gpu))), float(one.brake_closings)) for one in offering.doors],
+        ),
+        gauge(
+            "nodeagent_signal_brake_trial",
+            "1 for a GPU that the brake opens to a single pod, which is to prove it; 0 for any other.",
+            [
+                ((("gpu", str(one.index)), ("UUID", str(one.gpu))), float(one.trial is not None))
+                for one in offering.doors
+            ],
+        ),
     )
 
 

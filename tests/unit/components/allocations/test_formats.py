@@ -39,6 +39,9 @@ JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
 
 
+BRAKED = msgspec.structs.replace(make_cordon("e", 311.0), source=CordonSource.BRAKE, since_seconds=11.0, closings=2)
+
+
 class Read(msgspec.Struct):
     """What the version that wrote a journal read from it."""
 
@@ -133,6 +136,7 @@ def make_every_record(*, of_today: bool = True) -> list[Record]:
     cordons: list[Record] = [
         CordonsKept(source=CordonSource.ANNOTATION, cordons=(make_cordon("d", 90.0),), at_seconds=9.0),
         CordonsKept(source=CordonSource.COMMAND, cordons=(), at_seconds=10.0),
+        CordonsKept(source=CordonSource.BRAKE, cordons=(BRAKED,), at_seconds=11.0),
     ]
     return [
         open_record(replay(before if of_today else before[:-1], 10), "machine", "boot"),
@@ -185,6 +189,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
         7: ["plan", "drain"]
     }
     assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
-    assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),)}
+    assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),), CordonSource.BRAKE: (BRAKED,)}
     assert ledger.next_number == 15
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

@@ -245,6 +245,7 @@ def verdict(before: Verdict, after: Verdict) -> VerdictChanged:
         (NodeRequestRefused(label="nodeagent.io/gpu-cordon", value="x", reason="r"), "GPUCordonRefused"),
         (NodeRequestRefused(label="hami.io/device-cordon", value="x", reason="r"), "GPUCordonRefused"),
         (GpuCordoned(gpu=GPU, source=CordonSource.COMMAND, detail="by ann: fan"), "GPUCordoned"),
+        (GpuCordoned(gpu=GPU, source=CordonSource.BRAKE, detail="by the brake: r"), "GPUBraked"),
         (GpuUncordoned(gpu=GPU, source=CordonSource.COMMAND, reason="r"), "GPUUncordoned"),
         (
             NodeRequestRefused(label="nvidia.com/device-plugin.config", value="x", reason="r"),
@@ -258,6 +259,17 @@ def test_people_are_told_what_they_must_know(fact: Any, reason: str | None) -> N
     event = render_event(fact, {})
     assert (event.reason if event is not None else None) == reason
     assert reason is None or type(fact) in TOLD
+
+
+def test_the_event_of_a_braked_gpu_says_what_opens_it() -> None:
+    """As a warning: nobody asked for the closing."""
+    event = render_event(GpuCordoned(gpu=GPU, source=CordonSource.BRAKE, detail="by the brake: r, until t"), {})
+    assert event is not None
+    assert event.warning
+    assert event.note == (
+        f"{GPU} is cordoned by the brake: r, until t; then a single pod may try it."
+        f" `nodeagent gpu uncordon {GPU}` on the node opens it at once"
+    )
 
 
 def test_devices_are_named_by_the_number_that_commands_take() -> None:

@@ -214,3 +214,32 @@ def test_the_mig_devices_of_a_cordoned_gpu_are_unhealthy_alike() -> None:
         1:
     ]
     assert {device.healthy for device in plan_list(only, View(inventory, None, cordoned={gpu_uuid(0): "x"}))} == {False}
+
+
+def test_of_a_gpu_to_be_proved_one_device_is_healthy() -> None:
+    """The first free replica; held ones stay as they are, and other GPUs too."""
+    settings = Settings(
+        sharing=SharingSettings(timeSlicing=TimeSlicing(resources=(SharedResource(name="nvidia.com/gpu", replicas=3),)))
+    )
+    shared, view = resource(INVENTORY, settings), View(INVENTORY, None, trials=frozenset({gpu_uuid(0)}))
+    listed = plan_list(shared, view)
+    assert [device.healthy for device in listed] == [True, False, False, True, True, True]
+    listed = plan_list(shared, view, held=[listed[0].id])
+    assert [device.healthy for device in listed] == [True, True, False, True, True, True]
+
+
+def test_of_a_cut_gpu_to_be_proved_the_first_mig_device_is_healthy() -> None:
+    """Whatever the resources; as long as it is held, no other takes its place."""
+    inventory = make_inventory([make_gpu(0, mig=["2g.20gb", "1g.10gb", "1g.10gb"]), make_gpu(1)])
+    settings = Settings(device_plugin=DevicePluginSettings(mig_strategy="mixed"))
+    view = View(inventory, None, trials=frozenset({gpu_uuid(0)}))
+    lists = {each.name: plan_list(each, view) for each in plan_resources(inventory, settings).resources}
+    healthy = [device.id for each in lists.values() for device in each if device.healthy]
+    assert sorted(healthy) == sorted([gpu_uuid(1), inventory.gpus[0].mig_devices[0].uuid])
+    (first,) = (each for each in plan_resources(inventory, settings).resources if "2g" in each.name)
+    assert plan_list(first, view, held=[lists[first.name][0].id]) == lists[first.name]
+
+
+def test_a_whole_gpu_to_be_proved_is_healthy() -> None:
+    view = View(INVENTORY, None, trials=frozenset({gpu_uuid(0)}))
+    assert [device.healthy for device in plan_list(resource(), view)] == [True, True]

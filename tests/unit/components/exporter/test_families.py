@@ -1,5 +1,6 @@
 """What pods wait for, as metrics; the parsers of prometheus-client are the judge."""
 
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -25,7 +26,8 @@ from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.slices import PublishedSlices
-from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.fractions import make_offering
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.mps import daemon_of
 from tests.support.texts.exposition import read_text
 from tests.unit.components.exporter.builders import find_value
@@ -180,3 +182,19 @@ def test_a_cordoned_gpu_is_a_one() -> None:
     for index in range(2):
         labels = {"gpu": str(index), "UUID": str(gpu_uuid(index))}
         assert find_value(series, "nodeagent_gpu_cordoned", **labels) == index
+        assert find_value(series, "nodeagent_signal_brake_closings", **labels) == 0
+
+
+def test_a_braked_gpu_counts_its_closings_until_it_is_proved() -> None:
+    """Closed, to be tried, and closed by a person beside the brake."""
+    braked = Cordon(gpu=gpu_uuid(0), source=CordonSource.BRAKE, named="0", until_seconds=1.0, closings=3)
+    person = Cordon(gpu=gpu_uuid(0), source=CordonSource.COMMAND, named="0")
+    mode = make_offering(make_inventory([make_gpu(0)])).doors[0]
+    labels = {"gpu": "0", "UUID": str(gpu_uuid(0))}
+    for changed, trial in (
+        (replace(mode, is_open=False, cordons=(person, braked)), 0),
+        (replace(mode, trial=braked), 1),
+    ):
+        series = read_text(render_exposition(build_cordon_families(Offering(doors=(changed,)))).decode())
+        assert find_value(series, "nodeagent_signal_brake_closings", **labels) == 3
+        assert find_value(series, "nodeagent_signal_brake_trial", **labels) == trial

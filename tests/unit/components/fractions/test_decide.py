@@ -21,6 +21,7 @@ from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.journal import GpuFraction
 from nodeagent.model.offering import AllocationMode, Offering
 from nodeagent.rules.fractions.profiles import MIB, CoresProfile, CountedProfile, plan_profile
 from nodeagent.rules.fractions.published import read_published
@@ -133,6 +134,24 @@ def test_ids_follow_the_health_of_their_gpu_and_the_door() -> None:
     for view, healthy in ((ill, 100), (closed, 100), (cordoned, 100), (away, 0)):
         cores = plan_lists(view, make_table())[CORE]
         assert (len(cores), sum(device.healthy for device in cores)) == (200, healthy)
+
+
+def test_a_gpu_to_be_proved_has_room_for_one_container() -> None:
+    """Those from before the pause do not count."""
+    inventory = make_parted(2)
+    (first, second) = make_offering(inventory).doors
+    cordon = Cordon(gpu=first.gpu, source=CordonSource.BRAKE, named="0", until_seconds=50.0)
+    offering = Offering(doors=(replace(first, trial=cordon), second))
+    view = plan_view(inventory, offering, make_health(inventory), ON)
+
+    def find_withheld(since_seconds: float) -> list[str]:
+        bound = replace(
+            make_bound(2, (1,), GpuFraction(gpu=gpu_uuid(0), cores=10, memory_bytes=MIB)), since_seconds=since_seconds
+        )
+        return [room.withheld for room in plan_summary(view, make_table((), [bound])).rooms]
+
+    assert find_withheld(49.0) == ["", ""]
+    assert find_withheld(50.0) == ["a single pod tries the GPU, after the brake", ""]
 
 
 def test_schedulers_hear_in_a_word_why_a_gpu_is_held_back() -> None:

@@ -13,6 +13,7 @@ from nodeagent.model.slices import DeviceTaint
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.mig import make_mig_gpu
 from tests.support.slices import DRIVER, make_report
 
 GPU = NamedDevice(name="gpu-0", gpu=make_gpu(0))
@@ -123,6 +124,21 @@ def test_a_cordon_has_a_taint_of_its_own() -> None:
         "gpu.nvidia.com/cordoned",
         "gpu.nvidia.com/closed",
     ]
+
+
+def test_of_a_gpu_to_be_proved_one_device_is_free_of_the_taint() -> None:
+    """The whole GPU and not a place on it; of a cut GPU the first MIG device."""
+    cordon = Cordon(gpu=gpu_uuid(0), source=CordonSource.BRAKE, named="0", until_seconds=1.0)
+    tried = Offering(doors=(replace(OPEN.doors[0], trial=cordon),))
+    taint = DeviceTaint(key="gpu.nvidia.com/cordoned", value="", effect="NoSchedule")
+    for gpu in (make_mig_gpu(0, "h100-sxm5-80gb"), make_gpu(0, mig=["1g.10gb", "1g.10gb"])):
+        devices = list_devices(make_inventory([gpu]), [gpu.uuid], on_demand=True)
+        free = [one for one in devices if not explain_closed(one, DRIVER, tried, mig=None)]
+        assert len(devices) > 1
+        assert [one.mig.uuid if one.mig is not None else gpu.uuid for one in free] == [
+            gpu.mig_devices[0].uuid if gpu.mig_devices else gpu.uuid
+        ]
+        assert explain_closed(devices[-1], DRIVER, tried, mig=None) == (taint,)
 
 
 def test_a_gpu_that_is_being_cut_gives_to_nobody_new() -> None:

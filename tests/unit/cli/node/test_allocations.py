@@ -151,6 +151,6 @@ def test_no_receipt_is_said() -> None:
 
 def test_a_narrow_terminal_shows_whose_fault_it_was() -> None:
     receipt = replace(make_receipt(make_seen(79, at_seconds=148.0)), pod="a-training-with-a-very-long-name")
-    head, line = lay_out(tabulate_receipts((receipt,), {"GPU-1": "3"}, now_seconds=400.0), Layout(90))
+    head, line = lay_out(tabulate_receipts((receipt,), {"GPU-1": "3"}, now_seconds=400.0), Layout(80))
     assert [word for word in head.split() if word in HEAD_OF_RECEIPTS] == ["POD", "ENDED", "GPUS", "BLAMED", "FAULTS"]
-    assert line.endswith("hardware  XID 79 12 s before")
+    assert line.endswith("hardware  XID 79 12 s bef…")

@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.api import Json
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.cluster.pods import Pods, has_reached, render_pod
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
@@ -20,25 +22,29 @@ SETTINGS = {**ENVIRONMENT, "signals": {"pod_condition": True}}
 WORK = "until [ -e /failed ]; do [ -e /done ] && exit 0; sleep 0.1; done; exit 1"
 """A program that ends as the test says."""
 SECONDS = 60.0
-JOB: Json = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "train"},
-    "spec": {
-        "backoffLimit": 0,
-        "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [{"type": CONDITION}]}]},
-        "template": render_template(render_pod("train", ("sh", "-c", WORK), limits={GPU: 1}), app="train"),
-    },
-}
+RIGHTS = CHECKOUT / "deploy" / "rbac-pod-conditions.yaml"
+
+
+@pytest.fixture(autouse=True)
+def rights(node: Cluster) -> Iterator[None]:
+    """What the agent may write into the status of pods."""
+    node.run("kubectl", "apply", "-f", str(RIGHTS))
+    yield
+    node.run("kubectl", "delete", "-f", str(RIGHTS))
 
 
 @pytest.fixture
 def job(node: Cluster) -> Iterator[str]:
-    """The path of a Job that counts its own failures alone."""
-    node.api.post(JOBS, JOB)
+    """The path of the documented Job, with a pod of ours and no failure to spare."""
+    page = (CHECKOUT / "docs" / "signals.md").read_text()
+    job = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    template = render_template(render_pod("train", ("sh", "-c", WORK), limits={GPU: 1}), app="train")
+    node.api.post(JOBS, job | {"spec": job["spec"] | {"backoffLimit": 0, "template": template}})
     yield f"{JOBS}/train"
     node.api.delete(f"{JOBS}/train", {"propagationPolicy": "Foreground"})
-    wait_until("the Job to be gone", lambda: "still there" if node.api.find(f"{JOBS}/train") else None, SECONDS)
+    wait_until(
+        "the Job to be gone", lambda: "still there" if node.api.find(f"{JOBS}/train") else None, timeout_seconds=SECONDS
+    )
 
 
 def wait_pod(node: Cluster, pods: Pods, *before: str) -> str:

@@ -18,7 +18,7 @@ from nodeagent.components.allocations.roles.allocation_modes import (
     apply_cordons,
 )
 from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
-from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord
+from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord, Prepared
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
     FractionDraft,
@@ -214,8 +214,10 @@ class _Draft:
                 self._open_grants().note_end(str(ended.allocation.number), ended)
         elif isinstance(record, ClaimRecord):
             self._claims = self._claims or ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
-            if of_pods := self._claims.apply(record):
-                self._open_grants().note_end(record.uid, *of_pods)
+            if isinstance(record, Prepared):
+                self._claims.prepare(record)
+            else:
+                self._open_grants().note_end(record.uid, *self._claims.unprepare(record))
         elif isinstance(record, ChangeRecord):
             apply_change(self._changes, record, self._next_number)
         elif isinstance(record, AllocationModeRecord):

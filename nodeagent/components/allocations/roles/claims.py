@@ -41,12 +41,13 @@ class ClaimDraft:
     def __init__(self, claims: Mapping[str, PreparedClaim], ended: Mapping[str, EndedClaim]) -> None:
         self.claims, self.ended = dict(claims), dict(ended)
 
-    def apply(self, record: ClaimRecord) -> tuple[Ended, ...]:
-        """Apply a record and return what has ended, once for each pod; the end of a missing claim changes nothing."""
-        if isinstance(record, Prepared):
-            self.claims[record.claim.uid] = record.claim
-            self.ended.pop(record.claim.uid, None)
-            return ()
+    def prepare(self, record: Prepared) -> None:
+        """Apply the beginning of a claim, or other details of a living one."""
+        self.claims[record.claim.uid] = record.claim
+        self.ended.pop(record.claim.uid, None)
+
+    def unprepare(self, record: Unprepared) -> tuple[Ended, ...]:
+        """Apply the end of a claim; returns what each of its pods held. The end of a missing claim changes nothing."""
         claim = self.claims.pop(record.uid, None)
         if claim is None:
             return ()

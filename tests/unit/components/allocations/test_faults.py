@@ -10,6 +10,7 @@ from nodeagent.components.allocations.roles.fractions import Bound, Released
 from nodeagent.components.allocations.roles.grants import Freed, Granted
 from nodeagent.model.allocation import AllocationSource, PodIdentity
 from nodeagent.model.events import GpuFaultReported
+from nodeagent.model.ids import DeviceId
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
 from nodeagent.rules.signals import ENDED_SECONDS, Severity
 from tests.support.allocations import make_entry
@@ -82,7 +83,9 @@ def test_a_claim_has_a_receipt_for_each_of_its_pods() -> None:
     after = replay([*(Prepared(claim=one) for one in every), *ends], 10)
     assert ended(after) == [("x", []), ("y", [])]
     first = after.history[0].allocation
-    assert (first.resource, first.devices, first.source) == ("claim team/c", (A,), AllocationSource.CLAIM)
+    assert first.resource == "claim team/c"
+    assert first.devices == (DeviceId(A),)
+    assert first.source is AllocationSource.CLAIM
 
 
 def test_only_who_holds_a_device_of_the_fault_has_it() -> None:

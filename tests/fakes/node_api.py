@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.edge.kube.pod_status import KubePodStatus
+from nodeagent.edge.kube.pods import KubePodStatus
 from nodeagent.model.cluster import READY_CONDITION, ClusterNode, EventSeries, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
 

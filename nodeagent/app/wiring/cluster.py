@@ -27,8 +27,7 @@ from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pod_status import KubePodStatus
-from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile

@@ -20,7 +20,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.node import KubeNode
-from nodeagent.edge.kube.pod_status import KubePodStatus
+from nodeagent.edge.kube.pods import KubePodStatus
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import EventSeries
@@ -65,18 +65,14 @@ class Signals:
         facts_after: int | None = None,
     ) -> None:
         """`identify` has the journal learn the pods that the kubelet names; faults after `facts_after` are told."""
-        self._bus, self._clock, self._live = bus, clock, live
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._sinks, self._node_name, self._identify = sinks, node_name, identify
         self._facts_after = facts_after
         self._holders = Holders()
-        self._events = PodWriter("pod_event", UNWRITTEN, SeriesStore(), sinks.events.write_series, clock, conditions)
+        self._events = PodWriter("pod_event", SeriesStore(), sinks.events.write_series, self._show_event_trouble, clock)
+        once = SeriesStore(counts_repetitions=False)
         self._pod_conditions = PodWriter(
-            "pod_condition",
-            CONDITIONS_UNWRITTEN,
-            SeriesStore(counts_repetitions=False),
-            self._write_condition,
-            clock,
-            conditions,
+            "pod_condition", once, self._write_condition, self._show_condition_trouble, clock
         )
         self._nameless: list[tuple[GpuFaultReported, Collection[str]]] = []
         """Faults of devices whose holder has no name yet, and the uids of the pods told meanwhile."""
@@ -150,6 +146,12 @@ class Signals:
     async def _write_condition(self, series: EventSeries) -> None:
         if not await self._sinks.conditions.write_fault(series):
             self._log.info("pod_of_condition_gone", pod=series.pod.describe())
+
+    def _show_event_trouble(self, detail: str) -> None:
+        self._conditions.show(UNWRITTEN, detail)
+
+    def _show_condition_trouble(self, detail: str) -> None:
+        self._conditions.show(CONDITIONS_UNWRITTEN, detail)
 
     def _publish(self) -> None:
         self._bus.publish_state(self._events.store.counts, source=self.name)

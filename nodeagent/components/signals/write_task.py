@@ -1,6 +1,6 @@
 """Writes to the API server what pods are told, by events and conditions: when, how often, and again after failures.
 
-Owns the agent's condition for what cannot be written.
+Owns the rounds of writes, and the log lines about them.
 Refuses to know what is written: a store has the limits, and `write` makes the request.
 """
 
@@ -12,7 +12,6 @@ import anyio
 from nodeagent.components.signals.series import SeriesStore, Standing
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
-from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.errors import ApiInvalid, ApiNotFound
 from nodeagent.model.cluster import EventSeries, NodeEvent
@@ -28,15 +27,14 @@ class PodWriter:
     def __init__(
         self,
         what: str,
-        unwritten: str,
         store: SeriesStore,
         write: Callable[[EventSeries], Awaitable[None]],
+        show_trouble: Callable[[str], None],
         clock: Clock,
-        conditions: Conditions,
     ) -> None:
-        """`what` begins the names of log lines, and `unwritten` is the code of the condition."""
-        self._what, self._unwritten, self.store, self._send = what, unwritten, store, write
-        self._clock, self._conditions = clock, conditions
+        """`what` begins the names of log lines, and `show_trouble` tells why the last write failed."""
+        self._what, self.store, self._send, self._show_trouble = what, store, write, show_trouble
+        self._clock = clock
         self._waker = Waker()
         self._log = get_logger(component="signals")
 
@@ -55,7 +53,7 @@ class PodWriter:
                 event = late.series.event
                 self._log.warning(f"{self._what}_dropped", pod=late.series.pod.describe(), event_reason=event.reason)
             publish()
-            self._conditions.show(self._unwritten, self.store.describe_trouble())
+            self._show_trouble(self.store.describe_trouble())
             with anyio.move_on_after(self.store.find_wait(self._clock.monotonic())):
                 await self._waker.wait()
 

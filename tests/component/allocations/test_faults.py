@@ -110,5 +110,4 @@ async def test_the_past_is_forgotten_after_a_month(world: World) -> None:
         assert len(world.journal.history) == 1
     await anyio.sleep(KEEP_SECONDS)
     async with world.running():
-        assert not world.journal.history
-        assert not world.durable().history
+        assert len(world.journal.history) + len(world.durable().history) == 0

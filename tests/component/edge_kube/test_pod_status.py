@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.edge.kube.client import ClientSettings
 from nodeagent.edge.kube.errors import ApiUnreachable
-from nodeagent.edge.kube.pod_status import KubePodStatus, PodStatusForbidden
+from nodeagent.edge.kube.pods import KubePodStatus, PodStatusForbidden
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import EventSeries, NodeEvent
 from tests.component.edge_kube.harness import open_client

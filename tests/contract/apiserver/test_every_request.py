@@ -21,8 +21,7 @@ from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pod_status import KubePodStatus
-from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices

@@ -17,7 +17,7 @@ from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.app.wiring.usage import UsageWiring
-from nodeagent.components.allocations.tabulate import tabulate_history
+from nodeagent.components.allocations.tabulate import tabulate_history, tabulate_receipts
 from nodeagent.components.driver.component import Driver, DriverHost
 from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
@@ -49,6 +49,7 @@ from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.http.capacity import Capacity, decide_capacity, read_descriptor_limit
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.gpu import Inventory
 
 PLUGIN_GATE = "plugin_registered"
 STOP_RESERVE_SECONDS = 2.0
@@ -273,6 +274,7 @@ class Composition:
                 metrics=self.exporter.answer,
                 introspect=self._introspect,
                 list_history=lambda: tabulate_history(self.kubelet.journal.history),
+                list_receipts=lambda: tabulate_receipts(self.kubelet.journal.history, self.bus.read(Inventory)),
                 list_slices=self.optional.list_slices,
             ),
             conditions=self.conditions,

@@ -14,6 +14,8 @@ READY_CONDITION = f"{DOMAIN}/GPUReady"
 PREFIX = LABEL_PREFIX
 DEVICE_PREFIX = "devices.nodeagent.io/"
 """Prefix of the label and condition of a device class; the class's word follows."""
+GPU_FAULT_CONDITION = "nodeagent.io/GPUFault"
+"""Type of the condition of a pod that holds a GPU, or a node, that failed."""
 MIG_CONFIG_LABEL = f"{DOMAIN}/mig.config"
 MIG_STATE_LABEL = f"{MIG_CONFIG_LABEL}.state"
 MIG_UNDER_WAY = ("pending", "rebooting")

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec.structs import replace
+
 from nodeagent.model.allocation import AllocationTable, PodIdentity
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import NodeEvent
@@ -24,6 +26,7 @@ from nodeagent.rules.ids import find_uuid
 ENDED_SECONDS: Final = 10.0
 """How long a pod without the device any more is told of faults: the driver may report later than the pod ends."""
 XID_REASON, SXID_REASON = "GPUXidError", "GPUSXidError"
+CONDITION_REASON = "GPUFault"
 _PREFIX = "[gpu-health]"
 _SEPARATOR = re.compile(r"[\s=]")
 
@@ -146,6 +149,11 @@ def render_fault(fault: GpuFaultReported, severity: Severity, pod: PodIdentity, 
         about=f"{fault.number} {fault.gpu or fault.address}",
         pod=pod,
     )
+
+
+def render_condition(event: NodeEvent) -> NodeEvent:
+    """The event as a pod's condition: of many faults the first one, as one is enough for the owner of the pod."""
+    return replace(event, reason=CONDITION_REASON, about="")
 
 
 def _clean(value: str) -> str:

@@ -171,6 +171,15 @@ def test_pods_may_be_deleted_only_where_the_configuration_asks_for_it() -> None:
 
 
 @needs_helm
+def test_the_status_of_pods_may_be_written_only_where_the_configuration_asks_for_it() -> None:
+    """With the policy that holds the agent to one condition on pods of its own node."""
+    reviewed = read_objects((ROOT / "deploy/rbac-pod-conditions.yaml").read_text())
+    assert not reviewed.keys() & render_objects().keys()
+    added = render_objects("--set", "config.signals.pod_condition=true")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
 @pytest.mark.parametrize("setting", ["when_busy=evict", "pause_clients=true"])
 def test_others_may_be_asked_to_make_way_only_where_a_setting_needs_it(setting: str) -> None:
     """With GPUs that are cut, and with the reviewed rights."""

@@ -10,8 +10,28 @@ from msgspec.structs import replace
 
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
+from nodeagent.edge.kube.pods import KubePodStatus
 from nodeagent.model.cluster import READY_CONDITION, ClusterNode, EventSeries, NodeCondition, NodeEvent, Taint
 from nodeagent.model.errors import NodeagentError
+
+
+class FakePodStatus(KubePodStatus):
+    """Conditions of pods: those written, by the pod's name; `trouble` has every write refused."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.series: list[EventSeries] = []
+        self.gone: set[str] = set()
+        self.trouble: NodeagentError | None = None
+
+    async def write_fault(self, series: EventSeries) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        if series.pod.name in self.gone:
+            return False
+        self.written.append(series.pod.name)
+        self.series.append(series)
+        return True
 
 
 class FakeNodeApi(KubeNode):

@@ -17,6 +17,8 @@ _FOLLOWS_PODS = "{{- if or ((.Values.config).metrics).pod_labels ((.Values.confi
 
 _DELETES_PODS = "{{- if ((.Values.config).kubernetes).delete_refused_pods }}\n"
 
+_WRITES_CONDITIONS = "{{- if ((.Values.config).signals).pod_condition }}\n"
+
 _MAKES_WAY = (
     "{{- if and ((.Values.config).mig).manage"
     ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
@@ -63,6 +65,13 @@ def render_refused_pod_permissions() -> str:
     name = "rbac-refused-pods.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + _DELETES_PODS + body + "{{- end }}\n"
+
+
+def render_pod_condition_permissions() -> str:
+    """`deploy/chart/templates/rbac-pod-conditions.yaml`: only with the setting that needs it."""
+    name = "rbac-pod-conditions.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + _WRITES_CONDITIONS + body + "{{- end }}\n"
 
 
 def render_extender_permissions() -> str:

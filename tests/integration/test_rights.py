@@ -84,6 +84,7 @@ def callers(api_server: Cluster) -> Callers:
         lambda: made.agent.patch(pod, annotate("tencent.com/predicate-node", new_name())),
         lambda: evict(made.agent, make_pod(admin, OTHER, namespace="kube-system")),
         lambda: made.agent.delete(make_pod(admin, OTHER)),
+        lambda: made.agent.patch(f"{pod}/status", {"status": {"conditions": []}}),
         lambda: made.extender.patch(free, annotate("example.com/x", new_name())),
     )
     for request in first_of_each_policy:

@@ -4,8 +4,10 @@ from nodeagent.components.allocations.roles.changes import Stepped
 from nodeagent.components.allocations.roles.fractions import Bound, Reserved
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cordons import Cordon, CordonSource
-from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from nodeagent.model.journal import Binding, GpuFraction, PreparedClaim, PreparedDevice, Reservation, Step
+from nodeagent.rules.receipts import SeenFault
+from nodeagent.rules.signals import Severity
 
 CORE = ResourceName("tencent.com/vcuda-core")
 MEMORY = ResourceName("tencent.com/vcuda-memory")
@@ -70,6 +72,20 @@ def make_cordon(name: str, until_seconds: float | None = None) -> Cordon:
     """A cordon by the node's annotation."""
     source = CordonSource.ANNOTATION
     return Cordon(gpu=gpu(name), source=source, named=gpu(name), reason="fan", until_seconds=until_seconds)
+
+
+def make_seen(number: int = 79, *, severity: Severity = Severity.CRITICAL, at_seconds: float = 2.0) -> SeenFault:
+    """A fault of GPU a."""
+    return SeenFault(
+        number=number,
+        name="a fault",
+        severity=severity,
+        gpu=gpu("a"),
+        index=0,
+        address=PciAddress("0000:10:00.0"),
+        first_seconds=at_seconds,
+        last_seconds=at_seconds,
+    )
 
 
 def stepped(number: int, step: str, *, owner: str = "mig", on: str = "a") -> Stepped:

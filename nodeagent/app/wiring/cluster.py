@@ -15,7 +15,7 @@ from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.cluster.refused_pods_task import RefusedPods
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
-from nodeagent.components.signals.component import Signals
+from nodeagent.components.signals.component import FaultSinks, Signals
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.orders import OrderHandlers
@@ -27,7 +27,7 @@ from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile
@@ -157,7 +157,8 @@ class ClusterWiring:
         assert node is not None
         # As for the cluster component: earlier faults too, and none twice.
         after, self._faults_after = self._faults_after, None
-        return Signals(*self._services, node, self._node_name, self._identify, facts_after=after)
+        sinks = FaultSinks(node, KubePodStatus(self.use_client()))
+        return Signals(*self._services, sinks, self._node_name, self._identify, facts_after=after)
 
     def _build_refused_pods(self) -> Component:
         node = self._open_node()

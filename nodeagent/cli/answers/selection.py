@@ -4,6 +4,7 @@ Owns the match of a pod's name and the error for an unknown GPU.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -14,6 +15,8 @@ from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.model.allocation import Allocation, AllocationRow
 from nodeagent.model.wording import suggest
 from nodeagent.rules.ids import parse_device_id
+
+R = TypeVar("R", bound=AllocationRow)
 
 
 def find_gpu(records: GpusRecord, name: str) -> GpuRecord:
@@ -84,9 +87,7 @@ def _narrow_to_pod(record: GpuRecord, pod: str) -> GpuRecord | None:
     return replace(record, gpu=gpu, health=health, allocations=allocations)
 
 
-def narrow_rows(
-    rows: Iterable[AllocationRow], uuids: frozenset[str] | None, pod: str | None
-) -> tuple[AllocationRow, ...]:
+def narrow_rows(rows: Iterable[R], uuids: frozenset[str] | None, pod: str | None) -> tuple[R, ...]:
     """The allocations of the devices and of the pod."""
     return tuple(
         row

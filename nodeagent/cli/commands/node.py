@@ -77,17 +77,29 @@ ALLOCATIONS = Command(
     "which pod and container holds which device since when",
     runs="nodeagent.cli.node.allocations:run",
     exits=(ExitCode.UNREACHABLE,),
-    description="Asks the running agent, whose journal holds what the kubelet was told.",
+    description=(
+        "Asks the running agent, whose journal holds what the kubelet was told.\n"
+        "With --history it shows the receipts of the last month: who held which GPUs, and the faults of these\n"
+        "GPUs until then, each with its number, how often it came, and how long before the end it came last.\n"
+        "BLAMED is hardware where a fault means that a GPU or the node failed, application where a fault means\n"
+        "that the pod's own program did, and none where no number says so. The agent does not know how a pod\n"
+        "ended: compare the times."
+    ),
     arguments=(
         *ASKING,
         *TABLE,
         GPU,
         POD,
-        Argument(("--history",), "those that have ended, the newest first", action="store_true"),
+        Argument(
+            ("--history",), "those that have ended, with the faults of their GPUs, newest first", action="store_true"
+        ),
     ),
     examples=(
         Example("nodeagent allocations", "who holds what now"),
-        Example("nodeagent allocations --history --json", "who held what, for scripts"),
+        Example("nodeagent allocations --history --pod ml/train-0", "whether a GPU failed under a pod that is gone"),
+        Example(
+            "nodeagent allocations --history --json", "who held what, with all that is known of faults, for scripts"
+        ),
         Example("nodeagent allocations --gpu 3", "who holds parts of one GPU"),
     ),
 )

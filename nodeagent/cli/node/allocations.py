@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Mapping
+from typing import TypeVar
 
 from nodeagent.cli.agent.settings import load_for_looking
 from nodeagent.cli.answers.asking import ask, name_devices
@@ -21,27 +22,40 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.wording import render_age
 from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
+from nodeagent.rules.receipts import Receipt, SeenFault
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
 GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
 """Columns left out on a narrow terminal, the first first; pod, duration and GPU always stay."""
+HEAD_OF_RECEIPTS = ("POD", "CONTAINER", "RESOURCE", "FOR", "ENDED", "GPUS", "BLAMED", "FAULTS", "STATE", "DEVICES")
+RECEIPTS_GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER", "STATE", "FOR")
+R = TypeVar("R", bound=AllocationRow)
 
 
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
-    """The present allocations, or those of the past with `--history`."""
+    """The present allocations, or the receipts of the past with `--history`."""
     if arguments.history:
-        agent, rows = ask(arguments, "allocations/history", tuple[AllocationRow, ...])
-    else:
-        agent, living = ask(arguments, "allocations", tuple[Allocation, ...])
-        _, parts = ask(arguments, "parts", FractionsRecord)
-        rows = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_fraction, parts.bound))
+        agent, receipts = ask(arguments, "receipts", tuple[Receipt, ...])
+        left, names = _narrow(arguments, receipts, streams)
+        table = tabulate_receipts(left, names, now_seconds=time.time())
+        write_table(arguments, streams, left, table, answerer=agent)
+        return ExitCode.OK
+    agent, living = ask(arguments, "allocations", tuple[Allocation, ...])
+    _, parts = ask(arguments, "parts", FractionsRecord)
+    held = (*tabulate_living(AllocationTable(allocations=living)), *map(describe_fraction, parts.bound))
+    rows, names = _narrow(arguments, held, streams)
+    write_table(arguments, streams, rows, tabulate_rows(rows, names, now_seconds=time.time()), answerer=agent)
+    return ExitCode.OK
+
+
+def _narrow(
+    arguments: argparse.Namespace, rows: tuple[R, ...], streams: Streams
+) -> tuple[tuple[R, ...], Mapping[str, str]]:
+    """The rows of the wanted GPU and pod, and the numbers of the devices, by UUID."""
     warn_of_pod(arguments.pod, (_name(row) for row in rows), streams)
     _, gpus = ask(arguments, "gpus", GpusRecord)
     own = list_uuids(find_gpu(gpus, arguments.gpu)) if arguments.gpu is not None else None
-    rows = narrow_rows(rows, own, arguments.pod)
-    names = name_devices(record.gpu for record in gpus.gpus)
-    write_table(arguments, streams, rows, tabulate_rows(rows, names, now_seconds=time.time()), answerer=agent)
-    return ExitCode.OK
+    return narrow_rows(rows, own, arguments.pod), name_devices(record.gpu for record in gpus.gpus)
 
 
 def describe_fraction(record: ContainerFractionsRecord) -> AllocationRow:
@@ -66,6 +80,25 @@ def tabulate_rows(rows: tuple[AllocationRow, ...], names: Mapping[str, str], *, 
     cells = [_cells(row, names, now_seconds) for row in rows]
     pods = [_name(row) for row in rows if row.pod]
     return Table(HEAD, cells, names=pods, giving_way=GIVING_WAY, nothing="no allocation")
+
+
+def tabulate_receipts(receipts: tuple[Receipt, ...], names: Mapping[str, str], *, now_seconds: float) -> Table:
+    """A line per receipt."""
+    cells = []
+    for receipt in receipts:
+        pod, container, resource, age, state, gpus, devices = _cells(receipt, names, now_seconds)
+        ended = render_age(now_seconds - (receipt.until_seconds or now_seconds))
+        faults = ", ".join(_describe_fault(fault, receipt) for fault in receipt.faults) or "-"
+        cells.append((pod, container, resource, age, f"{ended} ago", gpus, receipt.verdict, faults, state, devices))
+    pods = [_name(receipt) for receipt in receipts if receipt.pod]
+    return Table(HEAD_OF_RECEIPTS, cells, names=pods, giving_way=RECEIPTS_GIVING_WAY, nothing="no receipt")
+
+
+def _describe_fault(fault: SeenFault, receipt: Receipt) -> str:
+    """The fault with its distance from the end: what came long before rarely ended the pod."""
+    number = f"{'XID' if fault.gpu else 'SXID'} {fault.number}" + (f" x{fault.count}" if fault.count > 1 else "")
+    before = (receipt.until_seconds or fault.last_seconds) - fault.last_seconds
+    return f"{number} {render_age(before)} before" if before >= 1 else f"{number} at the end"
 
 
 def _name(row: AllocationRow) -> str:

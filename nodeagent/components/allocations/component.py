@@ -11,6 +11,8 @@ from random import Random
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.allocations.faults import forget_old
+from nodeagent.components.allocations.faults_task import FaultNotes
 from nodeagent.components.allocations.journal_task import Journal
 from nodeagent.components.allocations.reconcile import (
     Absence,
@@ -38,7 +40,7 @@ from nodeagent.edge.kubelet.pods_api import KubeletPods
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.cordons import CordonTable
 from nodeagent.model.errors import JournalUnavailable, NodeagentError
-from nodeagent.model.events import DevicesFreed
+from nodeagent.model.events import DevicesFreed, GpuFaultReported
 from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.ports import KubeletCheckpoint
 
@@ -76,6 +78,7 @@ class Allocations:
         self._absences: dict[int, Absence] = {}
         self._differences: tuple[Difference, ...] = ()
         self._looks = 0
+        self._faults = FaultNotes(clock, journal)
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Take the lock, recover, report ready, then keep the journal until cancelled.
@@ -85,14 +88,16 @@ class Allocations:
         """
         await self._journal.start()
         try:
-            await self._recover()
-            with self._journal.tended.filled(self._look):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._publish_news_forever, name="allocations told")
-                    if self._pods is not None:
-                        tasks.start_soon(self._follow_pods_forever, self._pods, name="allocations pods")
-                    task_status.started()
-                    await self._tend_forever()
+            with self._bus.listen(GpuFaultReported, client=f"{self.name} faults") as faults:
+                await self._recover()
+                with self._journal.tended.filled(self._look):
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(self._publish_news_forever, name="allocations told")
+                        tasks.start_soon(self._faults.follow, faults, name="allocations faults")
+                        if self._pods is not None:
+                            tasks.start_soon(self._follow_pods_forever, self._pods, name="allocations pods")
+                        task_status.started()
+                        await self._tend_forever()
         finally:
             self._publish()
             await self._journal.store.aclose()
@@ -182,6 +187,7 @@ class Allocations:
                 async with self._journal.turn:
                     await self._mend()
                     self._publish()
+            await self._faults.write_due()
             run = self._journal.identify_run()
             due = self._clock.monotonic() - looked_at >= self._live.now.kubelet.pod_resources_poll_seconds
             if run is not None and (due or run != looked_run or self._have_pods_changed):
@@ -256,7 +262,7 @@ class Allocations:
         with anyio.CancelScope(shield=True):
             if await self._open():
                 with suppress(JournalUnavailable):  # noted already, and tried again before long
-                    await self._journal.begin(self._journal.ledger)
+                    await self._journal.begin(forget_old(self._journal.ledger, self._clock.wall()))
 
     def _publish(self) -> Envelope[AllocationTable]:
         self._journal.publish_granted()

@@ -18,7 +18,7 @@ from nodeagent.components.allocations.roles.allocation_modes import (
     apply_cordons,
 )
 from nodeagent.components.allocations.roles.changes import ChangeRecord, Stepped, apply_change
-from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord
+from nodeagent.components.allocations.roles.claims import ClaimDraft, ClaimRecord, Prepared
 from nodeagent.components.allocations.roles.fractions import (
     Bound,
     FractionDraft,
@@ -31,6 +31,7 @@ from nodeagent.components.allocations.roles.grants import (
     GrantDraft,
     Granted,
     GrantRecord,
+    HeldFaults,
     Index,
     index_entries,
 )
@@ -62,6 +63,7 @@ class Opened(Value, frozen=True, tag="opened"):
     changes: tuple[Change, ...] = ()
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
     cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
+    faults: HeldFaults = field(default_factory=dict)
 
 
 Record = Opened | GrantRecord | FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord | CordonsKept
@@ -93,6 +95,8 @@ class Ledger(Value, frozen=True, dict=True):
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
     """The allocation modes that a person has set."""
     cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
+    faults: HeldFaults = field(default_factory=dict)
+    """Changed by no record of their own, which an earlier version would not know: a journal begun anew has them."""
 
     @property
     def table(self) -> AllocationTable:
@@ -164,6 +168,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         changes=tuple(ledger.changes.values()),
         doors=ledger.doors,
         cordons=ledger.cordons,
+        faults=ledger.faults,
     )
 
 
@@ -181,6 +186,7 @@ def _read_opened(record: Opened) -> Ledger:
         changes={change.number: change for change in record.changes},
         doors=record.doors,
         cordons=record.cordons,
+        faults=record.faults,
     )
 
 
@@ -205,10 +211,13 @@ class _Draft:
         elif isinstance(record, FractionRecord):
             self._fractions = self._fractions or FractionDraft(self._ledger.fractions)
             if ended := self._fractions.apply(record, self._next_number):
-                self._open_grants().note_end(ended)
+                self._open_grants().note_end(str(ended.allocation.number), ended)
         elif isinstance(record, ClaimRecord):
             self._claims = self._claims or ClaimDraft(self._ledger.claims, self._ledger.ended_claims)
-            self._claims.apply(record)
+            if isinstance(record, Prepared):
+                self._claims.prepare(record)
+            else:
+                self._open_grants().note_end(record.uid, *self._claims.unprepare(record))
         elif isinstance(record, ChangeRecord):
             apply_change(self._changes, record, self._next_number)
         elif isinstance(record, AllocationModeRecord):
@@ -223,7 +232,7 @@ class _Draft:
     def _open_grants(self) -> GrantDraft:
         if self._grants is None:
             known = self._ledger
-            self._grants = GrantDraft(known.entries, known.index, known.history, self._history_max)
+            self._grants = GrantDraft(known.entries, known.index, known.history, self._history_max, known.faults)
         return self._grants
 
     def finish(self) -> Ledger:
@@ -238,6 +247,7 @@ class _Draft:
             changes=self._changes,
             doors=self._doors,
             cordons=self._cordons,
+            faults=known.faults if grants is None else grants.faults,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
         ledger.__dict__["index"] = known.index if grants is None else grants.index

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal_format import Parsed, parse_journal, refuse_newer
 from nodeagent.components.allocations.ledger import Ledger, Opened, apply_record, replay
-from nodeagent.components.allocations.roles.grants import Entry, Granted
+from nodeagent.components.allocations.roles.grants import Entry, Granted, HeldFaults
 from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.values import Value
+from nodeagent.rules.receipts import FAULTS_MAX
 
 _MACHINE_ID: Final = re.compile("[0-9a-f]{32}")
 """The form of the id in /etc/machine-id."""
@@ -101,13 +102,17 @@ def _distrust(ledger: Ledger) -> Ledger:
 def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledger:
     """The journal's ledger joined with the newer ledger from the time without a readable journal, renumbered."""
     ledger = recovered
-    for entry in present.entries.values():
-        if ledger.holding(entry.allocation.resource, entry.devices) is None:
+    holdings = dict[str, str]()
+    for number, entry in present.entries.items():
+        known = ledger.holding(entry.allocation.resource, entry.devices)
+        holdings[str(number)] = str(ledger.next_number if known is None else known.allocation.number)
+        if known is None:
             numbered = replace(entry, allocation=replace(entry.allocation, number=ledger.next_number))
             ledger = apply_record(ledger, Granted(entry=numbered), history_max)
     offset = ledger.next_number - 1
     fractions = _merge_fractions(ledger.fractions, present.fractions, offset)
     changes = {number + offset: replace(change, number=number + offset) for number, change in present.changes.items()}
+    holdings |= {str(number): str(number + offset) for number in present.fractions.bindings}
     used = (*fractions.reservations, *fractions.bindings, *changes)
     return replace(
         ledger,
@@ -118,7 +123,14 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         changes={**ledger.changes, **changes},
         doors={**ledger.doors, **present.doors},
         cordons={**ledger.cordons, **present.cordons},
+        faults=_merge_faults(ledger.faults, {holdings.get(key, key): seen for key, seen in present.faults.items()}),
     )
+
+
+def _merge_faults(recovered: HeldFaults, present: HeldFaults) -> HeldFaults:
+    """The faults of both, by holding; the journal's are older."""
+    joined = {key: (*recovered.get(key, ()), *seen)[:FAULTS_MAX] for key, seen in present.items()}
+    return {**recovered, **joined}
 
 
 def _merge_fractions(recovered: FractionTable, present: FractionTable, offset: int) -> FractionTable:

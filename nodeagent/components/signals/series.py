@@ -59,7 +59,9 @@ def find_key(event: NodeEvent) -> Key:
 class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_repetitions: bool = True) -> None:
+        """Without `counts_repetitions` a series is written once, and a repetition changes nothing."""
+        self._counts_repetitions = counts_repetitions
         self._standings: dict[Key, Standing] = {}
         self._new: deque[float] = deque()
         self._not_before, self._failures = 0.0, 0
@@ -75,6 +77,8 @@ class SeriesStore:
         """Take an event of now; returns whether it will be written."""
         assert event.pod is not None
         known = self._standings.get(find_key(event))
+        if known is not None and not self._counts_repetitions:
+            return True
         if known is not None:
             series = replace(known.series, count=known.series.count + 1, last_seconds=wall_seconds)
             since = known.since_seconds if known.is_waiting else now_seconds

@@ -80,6 +80,7 @@ class Sources(NamedTuple):
     metrics: Handler
     introspect: Callable[[], object]
     list_history: Callable[[], object]
+    list_receipts: Callable[[], object]
     list_slices: Callable[[], Sequence[SliceContent]]
 
 
@@ -223,6 +224,7 @@ class WebComponent:
             **{path: _telling(tell) for path, tell in told.items()},
             "/api/v1/openapi.json": lambda: _json(build_openapi()),
             "/api/v1/allocations/history": lambda: _json(self._sources.list_history()),
+            "/api/v1/receipts": lambda: _json(self._sources.list_receipts()),
             "/api/v1/slices": lambda: _json(
                 record_slices(self._bus.read(PublishedSlices), self._sources.list_slices())
             ),

@@ -253,6 +253,14 @@ class SignalsSettings(Section):
         "each trial may cost a pod",
         reload=True,
     )
+    pod_condition: bool = knob(
+        Flag(),
+        default=False,
+        what="write the condition nodeagent.io/GPUFault on each pod that holds a GPU or a node that failed, for the"
+        " `podFailurePolicy` of Jobs; needs the right to write the status of pods, deploy/rbac-pod-conditions.yaml",
+        why="a node needs no such right for its own work, and only Jobs that ask for the condition read it",
+        reload=True,
+    )
 
 
 class MetricsSettings(Section):

@@ -1,7 +1,8 @@
 """The node's pods, followed by a watch for as long as a setting wants the pods: labels, and pods that have not started.
 
 Owns the form of the requests: labels by metadata alone, a tenth of a pod; of other pods only those in no later phase.
-Refuses the pods of other nodes, and to delete a pod that is another, or in another state, than the pod seen.
+Refuses the pods of other nodes, to delete a pod that is another, or in another state, than the pod seen, and to write a
+condition on a later pod of the same name.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -12,8 +13,16 @@ from typing import Any, TypeAlias
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiConflict, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
+from nodeagent.edge.kube.node_document import FIELD_MANAGER, render_time
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import PodLabels, PodLabelTable, UnstartedContainer, UnstartedPod
+from nodeagent.model.cluster import (
+    GPU_FAULT_CONDITION,
+    EventSeries,
+    PodLabels,
+    PodLabelTable,
+    UnstartedContainer,
+    UnstartedPod,
+)
 
 PODS = "/api/v1/pods"
 UnstartedPodTable: TypeAlias = Mapping[str, UnstartedPod]
@@ -89,6 +98,52 @@ class KubeUnstartedPods:
             return False
         except ApiForbidden as error:
             raise DeletingForbidden(error.attempted, error.status, error.message) from error
+        return True
+
+
+class PodStatusForbidden(ApiForbidden):
+    """The right to write the status of pods is missing, or the policy has no such condition."""
+
+    remedy = "apply deploy/rbac-pod-conditions.yaml, and run the agent with a token that is bound to its node"
+
+
+class KubePodStatus:
+    """The status of pods; a condition stays, as the owner of the pod decides by it after the end of the pod."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def write_fault(self, series: EventSeries) -> bool:
+        """Set the condition, at once, as the pod may end; returns whether the pod was still there.
+
+        Raises:
+            KubeError: the API server refuses, or does not answer.
+        """
+        pod, event = series.pod, series.event
+        condition = {
+            "type": GPU_FAULT_CONDITION,
+            "status": "True",
+            "reason": event.reason,
+            "message": event.note,
+            "lastTransitionTime": render_time(series.first_seconds),
+        }
+        try:
+            await self._client.request(
+                "PATCH",
+                f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status",
+                attempted=f"write the condition {GPU_FAULT_CONDITION} of the pod {pod.describe()}",
+                query={"fieldManager": FIELD_MANAGER},
+                body={"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}},
+                content_type="application/strategic-merge-patch+json",
+                in_turn=False,
+            )
+        except ApiNotFound as error:
+            error.demand_object()
+            return False
+        except ApiConflict:
+            return False
+        except ApiForbidden as error:
+            raise PodStatusForbidden(error.attempted, error.status, error.message) from error
         return True
 
 

@@ -86,6 +86,14 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=("api-unreachable",),
     ),
     ConditionDefinition(
+        code="pod-conditions-unwritten",
+        severity="warning",
+        title="pods do not get the condition by which Jobs leave faults of GPUs uncounted",
+        remedy="mend what the detail names; mostly a missing right, see deploy/rbac-pod-conditions.yaml",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
         code="refused-pods-unknown",
         severity="warning",
         title="the pods that this node refuses cannot be followed, none is deleted",

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from nodeagent.components.signals.component import UNWRITTEN, Signals
+from nodeagent.components.signals.component import UNWRITTEN, FaultSinks, Signals
 from nodeagent.components.signals.series import AGAIN_SECONDS, AT_ONCE, KEEP_SECONDS, NEW_MAX
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -18,7 +18,7 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import EventSeries, PodEventCounts
 from nodeagent.model.conditions import CATALOGUE
 from tests.component.cluster.harness import GONE, settle
-from tests.fakes.node_api import FakeNodeApi
+from tests.fakes.node_api import FakeNodeApi, FakePodStatus
 from tests.support.gpus import gpu_uuid
 from tests.support.virtual_time import FakeClock
 from tests.unit.rules.test_signals import GPU, make_fault, make_pod, make_table
@@ -49,6 +49,7 @@ class Stage:
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.live = LiveSettings(settings or Settings())
         self.api = SlowNodeApi()
+        self.status = FakePodStatus()
         self.asked = 0
         self.named: tuple[tuple[PodIdentity | None, str], ...] = ()
         """What the kubelet says of the holders, once it is asked."""
@@ -65,7 +66,7 @@ class Stage:
             self.conditions,
             self.clock,
             self.live,
-            self.api,
+            FaultSinks(self.api, self.status),
             "node-1",
             self.identify,
             facts_after=facts_after,
@@ -88,8 +89,8 @@ class Stage:
     def counts(self) -> PodEventCounts | None:
         return self.bus.read(PodEventCounts)
 
-    def detail(self) -> str:
-        return "".join(each.detail for each in self.conditions.all_set() if each.code == UNWRITTEN)
+    def detail(self, code: str = UNWRITTEN) -> str:
+        return "".join(each.detail for each in self.conditions.all_set() if each.code == code)
 
 
 async def test_the_pod_of_a_gpu_is_told_at_once(clock: FakeClock) -> None:

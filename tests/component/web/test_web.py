@@ -75,7 +75,7 @@ class Stage:
             FakeControl().orders,
             self.live,
             Listening(public=self.public, admin=self.admin, names=("n",), capacity=Capacity(10, 10)),
-            Sources(metrics=self._scrape, introspect=dict, list_history=list, list_slices=list),
+            Sources(metrics=self._scrape, introspect=dict, list_history=list, list_receipts=list, list_slices=list),
             conditions=self.conditions,
             past=self.store,
         )

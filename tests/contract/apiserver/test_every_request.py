@@ -21,7 +21,7 @@ from nodeagent.edge.kube.lease import KubeLease
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
@@ -120,6 +120,10 @@ async def ask_of_pods(server: ApiServerUnderTest, client: KubeClient, node: str)
         assert (request.containers[0].limits, request.is_finished) == ({"nvidia.com/gpu": "1"}, False)
         await requests.annotate(request.pod, {"nvidia.com/y": "2"})
         assert (await anext(wanted))[NAMESPACE, name].annotations["nvidia.com/y"] == "2"
+    for uid, is_there in ((request.pod.uid, True), ("another", False)):
+        fault = NodeEvent(reason="GPUFault", note="n", pod=replace(request.pod, uid=uid))
+        series = EventSeries(event=fault, pod=replace(request.pod, uid=uid), first_seconds=1.0, last_seconds=1.0)
+        assert await KubePodStatus(client).write_fault(series) is is_there
     claims, evictions = KubeClaims(client), KubeEvictions(client, node)
     assert await claims.is_alive(request.pod) is True
     assert await claims.is_alive(PodIdentity(namespace=NAMESPACE, name=name, uid="another")) is False

@@ -7,7 +7,9 @@ unless claims share the device or have admin access; `refuse_claim` decides so b
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nodeagent.model.ids import DeviceId
+from nodeagent.components.allocations.roles.grants import Ended
+from nodeagent.model.allocation import Allocation, AllocationSource
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import EndedClaim, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
@@ -39,17 +41,40 @@ class ClaimDraft:
     def __init__(self, claims: Mapping[str, PreparedClaim], ended: Mapping[str, EndedClaim]) -> None:
         self.claims, self.ended = dict(claims), dict(ended)
 
-    def apply(self, record: ClaimRecord) -> None:
-        """Apply a record; the end of a missing claim changes nothing."""
-        if isinstance(record, Prepared):
-            self.claims[record.claim.uid] = record.claim
-            self.ended.pop(record.claim.uid, None)
-            return
+    def prepare(self, record: Prepared) -> None:
+        """Apply the beginning of a claim, or other details of a living one."""
+        self.claims[record.claim.uid] = record.claim
+        self.ended.pop(record.claim.uid, None)
+
+    def unprepare(self, record: Unprepared) -> tuple[Ended, ...]:
+        """Apply the end of a claim; returns what each of its pods held. The end of a missing claim changes nothing."""
         claim = self.claims.pop(record.uid, None)
-        if claim is not None:
-            self.ended[record.uid] = EndedClaim(uid=record.uid, pods=claim.pods, at_seconds=record.at_seconds)
-            for oldest in list(self.ended)[:-ENDED_MAX]:
-                del self.ended[oldest]
+        if claim is None:
+            return ()
+        self.ended[record.uid] = EndedClaim(uid=record.uid, pods=claim.pods, at_seconds=record.at_seconds)
+        for oldest in list(self.ended)[:-ENDED_MAX]:
+            del self.ended[oldest]
+        return tuple(
+            Ended(allocation=each, until_seconds=record.at_seconds, why=record.why) for each in _describe_held(claim)
+        )
+
+
+def _describe_held(claim: PreparedClaim) -> tuple[Allocation, ...]:
+    """A prepared claim as an allocation of each of its pods, for the history; a device for monitoring is not held."""
+    devices = tuple(DeviceId(each.uuid or each.gpu) for each in claim.devices if not each.is_admin)
+    if not claim.is_ready or not devices:
+        return ()
+    return tuple(
+        Allocation(
+            number=0,
+            resource=ResourceName(f"claim {claim.describe()}"),
+            devices=devices,
+            since_seconds=claim.since_seconds,
+            pod=pod,
+            source=AllocationSource.CLAIM,
+        )
+        for pod in claim.pods
+    )
 
 
 def refuse_claim(

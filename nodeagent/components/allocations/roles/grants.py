@@ -4,16 +4,19 @@ Owns that a device has at most a single holder: the newest.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.values import Value
+from nodeagent.rules.receipts import SeenFault
 
 HANDED_ON: Final = "handed on"
 """Why an allocation ended whose devices all went to another allocation."""
+HeldFaults: TypeAlias = Mapping[str, tuple[SeenFault, ...]]
+"""The faults of each living holding with faults, by the number of the grant or binding, or by the claim's uid."""
 
 
 class Entry(Value, frozen=True):
@@ -38,6 +41,8 @@ class Ended(Value, frozen=True):
     allocation: Allocation
     until_seconds: float
     why: str
+    faults: tuple[SeenFault, ...] = ()
+    """The faults of its GPUs until then."""
 
 
 class Granted(Value, frozen=True, tag="granted"):
@@ -94,9 +99,14 @@ class GrantDraft:
     """The grants while records are applied; copies are made once, not once a record."""
 
     def __init__(
-        self, entries: Mapping[int, Entry], index: Index, history: tuple[Ended, ...], history_max: int
+        self,
+        entries: Mapping[int, Entry],
+        index: Index,
+        history: tuple[Ended, ...],
+        history_max: int,
+        faults: HeldFaults,
     ) -> None:
-        self.entries = dict(entries)
+        self.entries, self.faults = dict(entries), dict(faults)
         self._numbers, self._runs = dict(index.numbers), dict(index.runs)
         self._history, self._history_max = history, history_max
         self._ended: list[Ended] = []
@@ -123,9 +133,10 @@ class GrantDraft:
         else:
             self._change(record)
 
-    def note_end(self, ended: Ended) -> None:
-        """Remember an end of another role."""
-        self._ended.append(ended)
+    def note_end(self, holding: str, *ended: Ended) -> None:
+        """Remember the end of a holding, which several pods may have had together, with the faults seen until then."""
+        faults = self.faults.pop(holding, ())
+        self._ended.extend(replace(each, faults=faults) for each in ended)
 
     def _grant(self, new: Entry) -> None:
         """Add an entry; within one pod the kubelet hands a device from an init container on to the next container."""
@@ -141,7 +152,7 @@ class GrantDraft:
             self._put(replace(entry, allocation=replace(entry.allocation, devices=left)))
             return
         self._remove(entry)
-        self._ended.append(Ended(allocation=entry.allocation, until_seconds=at_seconds, why=HANDED_ON))
+        self.note_end(str(number), Ended(allocation=entry.allocation, until_seconds=at_seconds, why=HANDED_ON))
 
     def _change(self, record: Identified | Forgotten) -> None:
         entry = self.entries.get(record.number)
@@ -157,7 +168,8 @@ class GrantDraft:
         entry = self.entries.get(record.number)
         if entry is not None:
             self._remove(entry)
-            self._ended.append(Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why))
+            ended = Ended(allocation=entry.allocation, until_seconds=record.at_seconds, why=record.why)
+            self.note_end(str(record.number), ended)
 
     def _put(self, entry: Entry) -> None:
         """Store the entry under its number, in place of an earlier version."""

@@ -36,6 +36,10 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/gpus/{name}", gives="one GPU, by UUID, index or PCI address"),
         Endpoint(call="GET /api/v1/allocations", gives="who holds what"),
         Endpoint(call="GET /api/v1/allocations/history", gives="who held what, the newest first"),
+        Endpoint(
+            call="GET /api/v1/receipts",
+            gives="who held which GPUs, the faults seen meanwhile and whom they blame, the newest first",
+        ),
         Endpoint(call="GET /api/v1/mig", gives="the MIG layout that is asked for, how it stands, and what changes now"),
         Endpoint(call="GET /api/v1/layouts", gives="the MIG layouts that are configured, and the file of more"),
         Endpoint(call="GET /api/v1/mps", gives="MPS daemons, their limits, servers and clients"),

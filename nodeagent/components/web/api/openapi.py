@@ -30,6 +30,7 @@ from nodeagent.model.offering import GpuAllocationMode
 from nodeagent.model.orders import ORDERS
 from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
+from nodeagent.rules.receipts import Receipt
 
 Schema = dict[str, Any]
 
@@ -50,6 +51,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/gpus/{name}": GpuRecord,
     "/api/v1/allocations": tuple[Allocation, ...],
     "/api/v1/allocations/history": tuple[AllocationRow, ...],
+    "/api/v1/receipts": tuple[Receipt, ...],
     "/api/v1/parts": FractionsRecord,
     "/api/v1/claims": ClaimsRecord,
     "/api/v1/slices": SlicesRecord,

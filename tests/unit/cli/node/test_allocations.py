@@ -3,16 +3,25 @@
 import json
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nodeagent.cli.answers.asking import name_devices
 from nodeagent.cli.answers.table import Layout, lay_out
-from nodeagent.cli.node.allocations import HEAD, describe_fraction, tabulate_rows
+from nodeagent.cli.node.allocations import (
+    HEAD,
+    HEAD_OF_RECEIPTS,
+    describe_fraction,
+    tabulate_receipts,
+    tabulate_rows,
+)
 from nodeagent.components.web.api.fractions import record_fractions
 from nodeagent.model.allocation import AllocationRow, PodIdentity
-from nodeagent.model.ids import ResourceName
+from nodeagent.model.ids import GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, FractionTable, GpuFraction, Reservation
+from nodeagent.rules.receipts import HeldGpu, Receipt, SeenFault, find_verdict
+from nodeagent.rules.signals import Severity
 from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.journals import make_seen
 from tests.support.programs.command_line import run_here
 
 
@@ -109,3 +118,39 @@ def test_a_device_of_another_kind_is_no_gpu_that_is_gone() -> None:
     row = replace(_row("train", None), devices=("DEV-kvm-5b500c-kvm",), resource="devices.nodeagent.io/kvm")
     line = lay_out(tabulate_rows((row,), {}, now_seconds=400.0), Layout(200))[1]
     assert line.split()[-2:] == ["-", "DEV-kvm-5b500c-kvm"]
+
+
+def make_receipt(*faults: SeenFault, index: int | None = 3) -> Receipt:
+    row = _row("train", 160.0)
+    gpus = (HeldGpu(uuid="GPU-1", index=index),)
+    verdict = find_verdict(faults)
+    return Receipt(**asdict(row), pod_uid="u", gpus=gpus, verdict=verdict, faults=faults)
+
+
+def test_a_receipt_tells_whom_the_faults_blame_and_when_they_came() -> None:
+    """Before the end, which is what a person compares; a late word of the driver is at the end."""
+    storm = replace(make_seen(31, severity=Severity.WARN, at_seconds=90.0), count=200)
+    switch = replace(make_seen(11, at_seconds=161.0), gpu=GpuUuid(""))
+    receipts = (make_receipt(storm, make_seen(79, at_seconds=148.0), switch), make_receipt())
+    table = tabulate_receipts(receipts, {"GPU-1": "3"}, now_seconds=400.0)
+    head, first, second = lay_out(table, Layout(200))
+    assert head.split() == list(HEAD_OF_RECEIPTS)
+    faults = "XID 31 x200 1 min 10 s before, XID 79 12 s before, SXID 11 at the end"
+    assert first.split()[:2] + first.split()[3:] == [
+        *("ml/train", "-", "1", "min", "4", "min", "ago", "3", "hardware"),
+        *faults.split(),
+        *("held", "GPU-1"),
+    ]
+    assert "none" in second.split()
+    assert table.names == ["ml/train", "ml/train"]
+
+
+def test_no_receipt_is_said() -> None:
+    assert lay_out(tabulate_receipts((), {}, now_seconds=0.0), Layout(80)) == ["no receipt"]
+
+
+def test_a_narrow_terminal_shows_whose_fault_it_was() -> None:
+    receipt = replace(make_receipt(make_seen(79, at_seconds=148.0)), pod="a-training-with-a-very-long-name")
+    head, line = lay_out(tabulate_receipts((receipt,), {"GPU-1": "3"}, now_seconds=400.0), Layout(80))
+    assert [word for word in head.split() if word in HEAD_OF_RECEIPTS] == ["POD", "ENDED", "GPUS", "BLAMED", "FAULTS"]
+    assert line.endswith("hardware  XID 79 12 s bef…")

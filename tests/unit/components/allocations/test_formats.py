@@ -21,6 +21,7 @@ from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
 from nodeagent.model.offering import AllocationMode
+from nodeagent.rules.signals import Severity
 from tests.support.allocations import granted, pod_named
 from tests.support.files.golden import GOLDEN, check_golden
 from tests.support.journals import (
@@ -32,6 +33,7 @@ from tests.support.journals import (
     make_cordon,
     make_part,
     make_reservation,
+    make_seen,
     stepped,
 )
 
@@ -96,7 +98,7 @@ def test_the_old_journals_have_all_that_there_was() -> None:
 
 
 def make_every_record(*, of_today: bool = True) -> list[Record]:
-    """Of a node without cordons and metadata files where the records are those of earlier agents."""
+    """Of a node without cordons, faults and metadata files where the records are those of earlier agents."""
     shared = PreparedDevice(
         requests=("gpu", "gpu/small"),
         pool="node",
@@ -138,8 +140,10 @@ def make_every_record(*, of_today: bool = True) -> list[Record]:
         CordonsKept(source=CordonSource.COMMAND, cordons=(), at_seconds=10.0),
         CordonsKept(source=CordonSource.BRAKE, cordons=(BRAKED,), at_seconds=11.0),
     ]
+    ledger = replay(before if of_today else before[:-1], 10)
+    faults = {"3": (make_seen(79),), "one": (make_seen(31, severity=Severity.USER),)}
     return [
-        open_record(replay(before if of_today else before[:-1], 10), "machine", "boot"),
+        open_record(msgspec.structs.replace(ledger, faults=faults) if of_today else ledger, "machine", "boot"),
         granted(8, "b"),
         Identified(number=8, pod=pod_named("train"), container="main", seen_by="now"),
         Forgotten(number=8),
@@ -171,7 +175,7 @@ def test_format_2_is_written_as_it_is() -> None:
 
 
 def test_a_journal_of_format_2_with_fewer_words_is_read() -> None:
-    """As an agent without metadata files and cordons wrote it; what it does not say is as it was then."""
+    """As an agent without metadata files, cordons and receipts wrote it; what it does not say is as it was then."""
     parsed = parse_journal((JOURNALS / "format2-fewer-words.journal").read_bytes())
     assert (list(parsed.records), parsed.damage, parsed.refusal) == (make_every_record(of_today=False), "", "")
 
@@ -181,6 +185,8 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     ledger = recover(find_files("format2-every-record")).ledger
     assert list(ledger.entries) == [8]
     assert [ended.allocation.number for ended in ledger.history] == [1, 2, 3, 6]
+    assert [[fault.number for fault in ended.faults] for ended in ledger.history] == [[], [], [79], []]
+    assert list(ledger.faults) == ["one"]
     assert sorted(ledger.fractions.reservations) == [11, 12]
     assert ledger.fractions.bindings[13].parts == (make_part("a", 40, 512),)
     assert [one.number for one in ledger.fractions.find_reservations(CORE, make_reservation(0, "yz").devices)] == [11]

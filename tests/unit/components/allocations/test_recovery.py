@@ -3,6 +3,7 @@
 import zlib
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Ledger, Opened, Record, replay
@@ -12,7 +13,7 @@ from nodeagent.components.allocations.roles.claims import Prepared
 from nodeagent.components.allocations.roles.fractions import Reserved
 from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import granted, make_entry
-from tests.support.journals import bound, gpu, make_claim, make_part, make_reservation, reserved, stepped
+from tests.support.journals import bound, gpu, make_claim, make_part, make_reservation, make_seen, reserved, stepped
 
 
 def journal(*records: Record, machine: str = "m", boot: str = "b") -> bytes:
@@ -185,3 +186,21 @@ def test_another_answer_for_the_same_tokens_is_another_promise() -> None:
         replay([Reserved(reservation=make_reservation(1, cdi_name=name))], 10) for name in ("fraction=1", "fraction=2")
     )
     assert sorted(merge_ledgers(recovered, present, 10).fractions.reservations) == [1, 2]
+
+
+def test_faults_of_the_time_without_the_journal_stay_with_their_holdings() -> None:
+    """By the numbers of the journal; of both times for a holding that the journal knows, the journal's first."""
+    ledger = replay([granted(1, "a"), granted(2, "b")], 10)
+    recovered = replace(ledger, faults={"2": (make_seen(48),)})
+    present = replay(
+        [granted(1, "b"), granted(2, "c"), reserved(3), bound(4, (3,)), Prepared(claim=make_claim("one", "d"))], 10
+    )
+    present = replace(present, faults={key: (make_seen(79),) for key in ("1", "2", "4", "one")})
+    joined = merge_ledgers(recovered, present, 10)
+    assert {key: [one.number for one in seen] for key, seen in joined.faults.items()} == {
+        "2": [48, 79],
+        "3": [79],
+        "7": [79],
+        "one": [79],
+    }
+    assert (sorted(joined.entries), list(joined.fractions.bindings)) == ([1, 2, 3], [7])

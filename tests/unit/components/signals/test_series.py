@@ -175,3 +175,15 @@ def test_a_series_that_is_over_is_forgotten() -> None:
     assert desk.store.forget_old(FORGET_SECONDS) == ()
     desk.note(FORGET_SECONDS, "a")
     assert desk.write(FORGET_SECONDS) == [("a", 1)]
+
+
+def test_a_series_that_is_written_once_takes_no_repetition() -> None:
+    """Neither before nor after the write."""
+    store = SeriesStore(counts_repetitions=False)
+    for now in (0.0, 1.0):
+        assert store.note(make_event(), now, now)
+    (due,) = store.take_due(2.0)
+    assert due.series.count == 1
+    store.note_written(due, 2.0)
+    assert store.note(make_event(), 3.0, 3.0)
+    assert store.take_due(1000.0) == ()

@@ -98,6 +98,7 @@ TERMS: Final = (
         "condition",
         "What is wrong with the node, with a code, a severity and a remedy; also a Kubernetes condition of the Node.",
     ),
+    Term("brake", "What closes a GPU on which pod after pod is lost, and lets one pod try the GPU later."),
     Term("taint", "A mark on the Node, or on a device in a resource slice, that keeps pods away."),
     Term("drain", "Pods leave a GPU or the node before something is done to it."),
     # What the agent keeps

@@ -182,7 +182,7 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     assert list(ledger.entries) == [8]
     assert [ended.allocation.number for ended in ledger.history] == [1, 2, 3, 6]
     assert [[fault.number for fault in ended.faults] for ended in ledger.history] == [[], [], [79], []]
-    assert list(ledger.faults) == ["one"]
+    assert ledger.faults == {}
     assert sorted(ledger.fractions.reservations) == [11, 12]
     assert ledger.fractions.bindings[13].parts == (make_part("a", 40, 512),)
     assert [one.number for one in ledger.fractions.find_reservations(CORE, make_reservation(0, "yz").devices)] == [11]

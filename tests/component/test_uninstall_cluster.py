@@ -9,7 +9,6 @@ import anyio
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
@@ -17,7 +16,14 @@ from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
+from nodeagent.model.cluster import (
+    DEPLOY_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+    TERMINAL_ANNOTATION,
+    NodeCondition,
+    Taint,
+)
 from nodeagent.model.slices import SliceContent, SlicePool
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nodeagent.components.cluster.kubernetes_events import TOLD, ReportedEvents, decide_reporting, render_event
 from nodeagent.components.cluster.node_requests import decide_mig_label, decide_taint, parse_taint, read_node_requests
 from nodeagent.components.cluster.status import (
-    TERMINAL_ANNOTATION,
     NodeSight,
     decide_condition,
     decide_device_conditions,
@@ -35,6 +34,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import (
+    TERMINAL_ANNOTATION,
     ClusterLink,
     ClusterNode,
     NodeCondition,

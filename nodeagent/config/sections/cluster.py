@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import ListOf, MapOf
+from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.repairers import NodeConditionSettings, NvsentinelSettings
 
 LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
 LabelCompatibility: TypeAlias = Literal["gpu_manager"]
@@ -209,7 +210,7 @@ class KubernetesSettings(Section):
 
 
 class SignalsSettings(Section):
-    """Faults of GPUs, told to the pods that hold the GPUs."""
+    """Faults of GPUs, told to the pods that hold the GPUs, and to programs that repair or replace nodes."""
 
     pod_events: bool = knob(
         Flag(),
@@ -217,6 +218,17 @@ class SignalsSettings(Section):
         what="write an event on each pod that holds a GPU with a fault, where `kubernetes.events` is on",
         why="whose fault it was that a pod died is asked of the pod, and the node's events are not its owner's to read",
         reload=True,
+    )
+    node_conditions: tuple[NodeConditionSettings, ...] = knob(
+        ListOf(Nested(NodeConditionSettings)),
+        (),
+        "node conditions that tell other programs of faulty GPUs; the chart's admission policy lets the agent write"
+        " these types too",
+        "whoever reads such a condition may replace the node: no type is a default",
+        reload=True,
+    )
+    nvsentinel: NvsentinelSettings = knob(
+        Nested(NvsentinelSettings), NvsentinelSettings(), "faults of GPUs, told to NVSentinel's platform connector"
     )
 
 

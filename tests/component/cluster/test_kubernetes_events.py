@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cluster.component import POLL_RETRY_SECONDS
-from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
-from nodeagent.model.cluster import ClusterLink, ClusterNode, Taint
+from nodeagent.model.cluster import TERMINAL_ANNOTATION, ClusterLink, ClusterNode, Taint
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import NodeagentError

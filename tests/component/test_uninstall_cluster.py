@@ -41,6 +41,8 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
         cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
         await node.write_condition(cards, changed=True)
+        hardware = NodeCondition(type="AcceleratedHardwareReady", status="True", reason="GPUsHealthy")
+        await node.write_condition(hardware, changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")
         await node.write_annotation(FRACTIONS_ANNOTATION, "1")
         await node.write_label(MIG_STATE_LABEL, "success")
@@ -59,7 +61,7 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert json.dumps(server.nodes[NODE]) == before
         assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 8
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 9
         assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}

@@ -65,5 +65,5 @@ def encode_event(event: NvsentinelEvent, node: str) -> wire.HealthEvent:
         nodeName=node,
         processingStrategy=wire.EXECUTE_REMEDIATION if event.is_acted_on else wire.STORE_ONLY,
     )
-    encoded.generatedTimestamp.FromNanoseconds(round(event.at_seconds * 1e9))
+    encoded.generatedTimestamp.FromMicroseconds(round(event.at_seconds * 1e6))
     return encoded

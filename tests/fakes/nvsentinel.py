@@ -75,11 +75,11 @@ def _build_request_type() -> type[Message]:
     pool = descriptor_pool.DescriptorPool()
     timestamp = FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
-    pool.Add(timestamp)  # type: ignore[no-untyped-call]
+    pool.Add(timestamp)
     file = FileDescriptorProto(name="published.proto", package="datamodels", syntax="proto3")
     file.dependency.append(timestamp.name)
     file.message_type.extend(_describe(name, fields) for name, fields in PUBLISHED.items())
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("datamodels.HealthEvents"))
 
 

@@ -59,7 +59,7 @@ def encode_event(event: NvsentinelEvent, node: str) -> wire.HealthEvent:
         isFatal=event.is_fatal,
         isHealthy=event.is_healthy,
         message=event.message,
-        recommendedAction=wire.RecommendedAction.ValueType(event.action),
+        recommendedAction=wire.RecommendedAction.Name(event.action),
         errorCode=[event.error_code] if event.error_code else [],
         entitiesImpacted=[wire.Entity(entityType=kind, entityValue=value) for kind, value in event.entities],
         nodeName=node,

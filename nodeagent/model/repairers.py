@@ -1,8 +1,16 @@
-"""Events for NVSentinel's platform connector."""
+"""NVSentinel's marks on a node, and events for its platform connector."""
 
 from enum import IntEnum
+from typing import Final
 
 from nodeagent.model.values import Value
+
+STATE_LABEL: Final = "dgxc.nvidia.com/nvsentinel-state"
+MANAGED_LABEL: Final = "nvsentinel.dgxc.nvidia.com/managed"
+RELEASE_TAINTS: Final = frozenset(
+    {"nvsentinel.dgxc.nvidia.com/external-remediation", "nvsentinel.nvidia.com/external-remediation"}
+)
+"""The taint of a node that NVSentinel has left to another program; the second key is of NVSentinel's older designs."""
 
 
 class NvsentinelAction(IntEnum):

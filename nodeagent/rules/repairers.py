@@ -7,13 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.repairers import MANAGED_LABEL, RELEASE_TAINTS, STATE_LABEL
 
-STATE_LABEL: Final = "dgxc.nvidia.com/nvsentinel-state"
-MANAGED_LABEL: Final = "nvsentinel.dgxc.nvidia.com/managed"
-RELEASE_TAINTS: Final = frozenset(
-    {"nvsentinel.dgxc.nvidia.com/external-remediation", "nvsentinel.nvidia.com/external-remediation"}
-)
-"""The taint of a node that NVSentinel has left to another program; the second key is of NVSentinel's older designs."""
 _STATES: Final = {
     "quarantined": "NVSentinel keeps new pods away from this node",
     "draining": "NVSentinel has the pods of this node leave",

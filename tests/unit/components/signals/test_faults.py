@@ -74,7 +74,7 @@ def test_a_driver_that_does_not_work_is_no_fault_of_a_gpu() -> None:
     assert [each.key for each in faults.found] == ["xid-79"]
     assert faults.unknown == {gpu_uuid(0), gpu_uuid(1)}
     silent = faults_of(replace(judge(gpu_uuid(0)), verdict=UNKNOWN))
-    assert (silent.found, silent.unknown) == ((), {gpu_uuid(0)})
+    assert silent == Faults(unknown=frozenset({gpu_uuid(0)}), gpus=2)
 
 
 def test_gpus_left_alone_have_no_faults() -> None:

@@ -31,7 +31,7 @@ _ACTIONS: Final = {
 """The actions for critical faults by the evidence that ends a fault; for all others a person decides."""
 
 
-class Told(Value, frozen=True):
+class ReportedFault(Value, frozen=True):
     """An event for NVSentinel, and whether the platform connector has taken the event."""
 
     event: NvsentinelEvent
@@ -39,36 +39,36 @@ class Told(Value, frozen=True):
     is_taken: bool = False
 
 
-class ToldTable(Value, frozen=True):
+class ReportedFaults(Value, frozen=True):
     """All that NVSentinel is to know of this node: a fault until its end was taken. An entry for each fault."""
 
-    told: Mapping[str, Told] = field(default_factory=dict)
+    told: Mapping[str, ReportedFault] = field(default_factory=dict)
 
     @property
-    def due(self) -> tuple[tuple[str, Told], ...]:
+    def due(self) -> tuple[tuple[str, ReportedFault], ...]:
         """The events that the platform connector has yet to take."""
         return tuple((key, each) for key, each in self.told.items() if not each.is_taken)
 
-    def note_taken(self, key: str, told: Told) -> "ToldTable":
+    def note_taken(self, key: str, told: ReportedFault) -> "ReportedFaults":
         """The table after the platform connector has taken the event; a fault that has ended is forgotten."""
         if self.told.get(key) != told:
             return self
         rest = {name: each for name, each in self.told.items() if name != key}
-        return ToldTable(told=rest if told.event.is_healthy else rest | {key: replace(told, is_taken=True)})
+        return ReportedFaults(told=rest if told.event.is_healthy else rest | {key: replace(told, is_taken=True)})
 
 
-def encode_told(table: ToldTable) -> bytes:
+def encode_told(table: ReportedFaults) -> bytes:
     """The same table always gives the same bytes."""
     return json.encode(table, order="sorted")
 
 
-def decode_told(content: bytes) -> ToldTable:
+def decode_told(content: bytes) -> ReportedFaults:
     """The table in these bytes.
 
     Raises:
         DecodeError: The bytes are no table of this version.
     """
-    return json.decode(content, type=ToldTable)
+    return json.decode(content, type=ReportedFaults)
 
 
 def choose_action(severity: Severity, rule: ReturnRule) -> NvsentinelAction:
@@ -106,13 +106,13 @@ def render_end(event: NvsentinelEvent, now_seconds: float) -> NvsentinelEvent:
     )
 
 
-def plan_told(table: ToldTable, faults: Faults, now_seconds: float, *, is_acted_on: bool) -> ToldTable:
+def plan_told(table: ReportedFaults, faults: Faults, now_seconds: float, *, is_acted_on: bool) -> ReportedFaults:
     """The table with the faults of now. What was told and goes on is no news, also after a restart of the agent.
 
     A fault of a GPU about which nothing is known now goes on: only a look at the GPU ends a fault.
     """
     present = {f"{each.gpu} {each.key}": each for each in faults.found}
-    told: dict[str, Told] = {}
+    told: dict[str, ReportedFault] = {}
     for key, before in table.told.items():
         fault = present.pop(key, None)
         if fault is not None:
@@ -120,16 +120,16 @@ def plan_told(table: ToldTable, faults: Faults, now_seconds: float, *, is_acted_
         elif before.event.is_healthy or before.gpu in faults.unknown:
             told[key] = before
         else:
-            told[key] = Told(event=render_end(before.event, now_seconds), gpu=before.gpu)
+            told[key] = ReportedFault(event=render_end(before.event, now_seconds), gpu=before.gpu)
     for key, fault in present.items():
-        told[key] = Told(event=render_event(fault, is_acted_on=is_acted_on), gpu=fault.gpu)
-    return ToldTable(told=told)
+        told[key] = ReportedFault(event=render_event(fault, is_acted_on=is_acted_on), gpu=fault.gpu)
+    return ReportedFaults(told=told)
 
 
-def _renew(before: Told, event: NvsentinelEvent) -> Told:
+def _renew(before: ReportedFault, event: NvsentinelEvent) -> ReportedFault:
     """The entry of a fault that is there; news after an end, with another action, and where it may be acted on now."""
     is_acted_on_now = event.is_acted_on and not before.event.is_acted_on
     if not before.event.is_healthy and before.event.action is event.action and not is_acted_on_now:
         return before
     is_acted_on = event.is_acted_on or before.event.is_acted_on
-    return Told(event=replace(event, entities=before.event.entities, is_acted_on=is_acted_on), gpu=before.gpu)
+    return ReportedFault(event=replace(event, entities=before.event.entities, is_acted_on=is_acted_on), gpu=before.gpu)

@@ -13,7 +13,7 @@ from msgspec import DecodeError
 
 from nodeagent.components.signals.faults import Faults
 from nodeagent.components.signals.node_conditions_task import read_faults
-from nodeagent.components.signals.nvsentinel import Told, ToldTable, decode_told, encode_told, plan_told
+from nodeagent.components.signals.nvsentinel import ReportedFault, ReportedFaults, decode_told, encode_told, plan_told
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -60,7 +60,7 @@ class Nvsentinel:
         self._connector, self._store = connector, store
         self._rng = rng or Random()  # noqa: S311 - spreads load, keeps no secret
         self._backoff = Backoff(_RETRY, self._rng)
-        self._table = ToldTable()
+        self._table = ReportedFaults()
         self._kept = encode_told(self._table)
         """The content of the file."""
         self._not_before = 0.0
@@ -87,18 +87,18 @@ class Nvsentinel:
             with anyio.move_on_after(await self._tell_news()):
                 await self._waker.wait()
 
-    async def _read(self) -> ToldTable:
+    async def _read(self) -> ReportedFaults:
         stored = await self._store.read()
         for trouble in stored.troubles:
             self._log.warning("told_faults_not_read", reason=trouble)
         if stored.body is None:
-            return ToldTable()
+            return ReportedFaults()
         try:
             return decode_told(stored.body)
         except DecodeError as error:
             outcome = await self._store.discard(f"not a table of told faults: {error}")
             self._log.warning("told_faults_not_read", reason=str(error), outcome=outcome)
-            return ToldTable()
+            return ReportedFaults()
 
     async def _tell_news(self) -> float | None:
         """Tell what is due; returns the seconds until the next try, `None` until news."""
@@ -121,7 +121,7 @@ class Nvsentinel:
         self._conditions.clear(NOT_TOLD)
         return None if self._kept == encode_told(self._table) else KEEP_AGAIN_SECONDS
 
-    def _plan(self) -> ToldTable:
+    def _plan(self) -> ReportedFaults:
         settings, now = self._live.now, self._clock.wall()
         if not settings.signals.nvsentinel.enabled:
             return plan_told(self._table, Faults(), now, is_acted_on=False)
@@ -143,7 +143,7 @@ class Nvsentinel:
             self._kept = content
         self._conditions.show(NOT_KEPT, trouble)
 
-    def _note_taken(self, due: tuple[tuple[str, Told], ...]) -> None:
+    def _note_taken(self, due: tuple[tuple[str, ReportedFault], ...]) -> None:
         for key, told in due:
             self._table = self._table.note_taken(key, told)
             event = told.event

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.signals.nvsentinel import (
     MESSAGE_MAX,
-    ToldTable,
+    ReportedFaults,
     choose_action,
     decode_told,
     encode_told,
@@ -22,11 +22,13 @@ FAULT = make_fault()
 KEY = "GPU-3 xid-79"
 
 
-def plan(table: ToldTable, *found: object, is_acted_on: bool = False, unknown: tuple[str, ...] = ()) -> ToldTable:
+def plan(
+    table: ReportedFaults, *found: object, is_acted_on: bool = False, unknown: tuple[str, ...] = ()
+) -> ReportedFaults:
     return plan_told(table, with_faults(*found, unknown=unknown), 50.0, is_acted_on=is_acted_on)  # type: ignore[arg-type]
 
 
-def take_all(table: ToldTable) -> ToldTable:
+def take_all(table: ReportedFaults) -> ReportedFaults:
     for key, told in table.due:
         table = table.note_taken(key, told)
     return table
@@ -73,19 +75,19 @@ def test_an_end_is_of_the_same_check_and_entities() -> None:
 
 def test_what_goes_on_is_no_news() -> None:
     """Whatever the words, and wherever the GPU is by now; an end that was taken is forgotten."""
-    told = take_all(plan(ToldTable(), FAULT))
+    told = take_all(plan(ReportedFaults(), FAULT))
     assert told.due == ()
     assert plan(told, replace(FAULT, reason="otherwise", index=7)) == told
     assert plan(told, unknown=("GPU-3",)) == told
     ended = plan(told)
     assert [event.event.is_healthy for _, event in ended.due] == [True]
     assert plan(ended) == ended
-    assert take_all(ended) == ToldTable()
+    assert take_all(ended) == ReportedFaults()
 
 
 def test_another_action_is_news_with_the_entities_that_were_told() -> None:
     """A GPU with another index by then would never be ended otherwise."""
-    told = take_all(plan(ToldTable(), FAULT))
+    told = take_all(plan(ReportedFaults(), FAULT))
     worse = plan(told, replace(FAULT, rule=ReturnRule.SERVICE, index=7))
     ((key, renewed),) = worse.due
     assert (key, renewed.event.action) == (KEY, NvsentinelAction.CONTACT_SUPPORT)
@@ -93,7 +95,7 @@ def test_another_action_is_news_with_the_entities_that_were_told() -> None:
 
 
 def test_a_fault_that_comes_back_before_its_end_was_taken_is_told_again() -> None:
-    told = take_all(plan(ToldTable(), FAULT))
+    told = take_all(plan(ReportedFaults(), FAULT))
     again = plan(plan(told), FAULT)
     ((_, renewed),) = again.due
     assert not renewed.event.is_healthy
@@ -101,7 +103,7 @@ def test_a_fault_that_comes_back_before_its_end_was_taken_is_told_again() -> Non
 
 def test_to_be_acted_on_is_news_and_to_be_stored_alone_is_none() -> None:
     """What was acted on stays so until it ends."""
-    stored = take_all(plan(ToldTable(), FAULT))
+    stored = take_all(plan(ReportedFaults(), FAULT))
     acted = take_all(plan(stored, FAULT, is_acted_on=True))
     assert acted.told[KEY].event.is_acted_on
     assert plan(acted, FAULT) == acted
@@ -111,7 +113,7 @@ def test_to_be_acted_on_is_news_and_to_be_stored_alone_is_none() -> None:
 
 def test_an_answer_about_an_older_event_is_no_answer_about_the_newer() -> None:
     """The fault ended while its event was under way."""
-    table = plan(ToldTable(), FAULT)
+    table = plan(ReportedFaults(), FAULT)
     ((key, sent),) = table.due
     ended = plan(table)
     assert ended.note_taken(key, sent) == ended
@@ -119,5 +121,5 @@ def test_an_answer_about_an_older_event_is_no_answer_about_the_newer() -> None:
 
 
 def test_the_table_survives_its_file() -> None:
-    table = plan(ToldTable(), FAULT, make_fault("hot", Severity.WARN))
+    table = plan(ReportedFaults(), FAULT, make_fault("hot", Severity.WARN))
     assert decode_told(encode_told(table)) == table

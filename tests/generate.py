@@ -34,6 +34,7 @@ from tests.generators.chart import (
 from tests.generators.claim_policy import render_chart_claim_policy, render_claim_policy
 from tests.generators.concepts_picture import render_concepts
 from tests.generators.glossary_page import render_glossary
+from tests.generators.signals_page import render_signals
 from tests.generators.tree import render_architecture
 from tests.generators.versions_table import render_installation
 from tests.generators.vocabulary import render_conditions, render_events
@@ -46,6 +47,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/architecture.md": render_architecture,
     "docs/configuration.md": render_markdown,
     "docs/installation.md": render_installation,
+    "docs/signals.md": render_signals,
     "docs/api.md": render_api_page,
     "docs/cli.md": render_cli_page,
     "docs/development/glossary.md": render_glossary,

@@ -16,11 +16,15 @@ from nodeagent.app.wiring.mig import MigWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_clients
 from nodeagent.app.wiring.mps import MpsWiring
 from nodeagent.app.wiring.slices import SlicesWiring
+from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
+from nodeagent.components.signals.nvsentinel import STORE as TOLD_STORE
+from nodeagent.components.signals.nvsentinel_task import Nvsentinel
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.nvsentinel.connector import PlatformConnector
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.orders import APPLY_LAYOUT
@@ -68,6 +72,7 @@ class OptionalComponents:
             *(self._mig_specs() if settings.mig.manage else self._paused_clients_specs()),
             *(self._mps_specs() if is_mps_used(settings) else ()),
             *(self._claim_specs() if settings.claims.enabled else ()),
+            *self._nvsentinel_specs(),
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
@@ -137,6 +142,13 @@ class OptionalComponents:
             return ()
         return (ComponentSpec(MIG_OWED, self._build_paused_clients, stop_stage=10),)
 
+    def _nvsentinel_specs(self) -> tuple[ComponentSpec, ...]:
+        """Also where an earlier agent has told of faults, whose ends are then told."""
+        has_told = any(self._live.now.node.state_dir.glob(f"{TOLD_MEMORY}*"))
+        if not (self._live.now.signals.nvsentinel.enabled or has_told):
+            return ()
+        return (ComponentSpec(Nvsentinel.name, self._build_nvsentinel, stop_stage=10),)
+
     def _mps_specs(self) -> tuple[ComponentSpec, ...]:
         needs = ("inventory_known", "allocations_recovered", "doors_known")
         return (ComponentSpec("mps", self._build_mps, needs=needs, stop_stage=10),)
@@ -170,6 +182,10 @@ class OptionalComponents:
 
     def _open_mig_cluster(self) -> MigCluster | None:
         return MigCluster(self._cluster.open_evictions) if self._cluster.is_in_use else None
+
+    def _build_nvsentinel(self) -> Component:
+        connector = PlatformConnector(self._live.now.signals.nvsentinel.socket, self._node)
+        return Nvsentinel(*self._services, connector, self._open_store(*TOLD_STORE))
 
     def _build_mps(self) -> Component:
         partitioning = self._hardware.partitioning

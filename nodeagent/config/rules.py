@@ -15,6 +15,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
+from nodeagent.config.sections.repairers import judge_node_conditions
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
 
@@ -78,6 +79,10 @@ def _pod_sockets(settings: Settings) -> Iterator[Breach]:
 def _usage_socket(settings: Settings) -> Iterator[Breach]:
     if settings.fractions.usage_socket is not None:
         yield from _socket("fractions.usage_socket", settings.fractions.usage_socket)
+
+
+def _nvsentinel_socket(settings: Settings) -> Iterator[Breach]:
+    yield from _socket("signals.nvsentinel.socket", settings.signals.nvsentinel.socket)
 
 
 def _claim_sockets(settings: Settings) -> Iterator[Breach]:
@@ -195,6 +200,8 @@ RULES: Final = (
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
     Rule(("kubelet.pod_resources_socket", "kubelet.pods_api_socket", "kubelet.root_dir"), _pod_sockets),
     Rule(("fractions.usage_socket",), _usage_socket),
+    Rule(("signals.nvsentinel.socket",), _nvsentinel_socket),
+    Rule(("signals.node_conditions",), judge_node_conditions),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
     Rule(("labels.static",), _static_labels),

@@ -11,6 +11,8 @@ from nodeagent.model.nvidia import DOMAIN, LABEL_PREFIX
 from nodeagent.model.values import Value
 
 READY_CONDITION = f"{DOMAIN}/GPUReady"
+TERMINAL_ANNOTATION = f"{DOMAIN}/gpu.terminal-failure"
+"""Why the node is given up for good."""
 PREFIX = LABEL_PREFIX
 DEVICE_PREFIX = "devices.nodeagent.io/"
 """Prefix of the label and condition of a device class; the class's word follows."""
@@ -63,6 +65,12 @@ class ClusterNode(Value, frozen=True):
     """The condition of GPUs."""
     device_conditions: tuple[NodeCondition, ...] = ()
     """Conditions under `devices.nodeagent.io/`."""
+    other_conditions: tuple[NodeCondition, ...] = ()
+    """All other conditions, of whatever program."""
+    written_conditions: tuple[str, ...] = ()
+    """Types of the conditions whose status the agent has written."""
+    condition_writers: dict[str, str] = field(default_factory=dict)
+    """The programs that have written the status of the others, by the condition's type."""
     kubelet_version: str = ""
     """The version of the node's kubelet, such as `v1.37.2`."""
 

@@ -10,6 +10,8 @@ from nodeagent.model.values import Value
 
 NOT_LOOKED_AT: Final = "not looked at yet"
 """The reason of a verdict before the first look."""
+DRIVER, NO_ANSWER = "driver", "no-answer"
+"""Keys of what speaks against a device without a fault of the device: a driver that does not work, and no evidence."""
 
 
 class Verdict(StrEnum):
@@ -39,8 +41,10 @@ class FoundFault(Value, frozen=True):
     """A fault of a device, by the name that rules use."""
 
     key: str
-    """`xid-79`, `remap-failed`, `hot`; `driver` for a driver that does not work, `no-answer` without evidence."""
+    """`xid-79`, `remap-failed`, `hot`; `DRIVER`, and `NO_ANSWER`."""
     verdict: Verdict
+    rule: ReturnRule = ReturnRule.LEVELS_CLEAN
+    """The evidence that ends the fault."""
 
 
 class DeviceHealth(Value, frozen=True):

@@ -10,7 +10,6 @@ from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.node_requests import BRAKE_TAINT
-from nodeagent.components.cluster.status import TERMINAL_ANNOTATION
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
@@ -18,7 +17,14 @@ from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import DEPLOY_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG, NodeCondition, Taint
+from nodeagent.model.cluster import (
+    DEPLOY_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG,
+    TERMINAL_ANNOTATION,
+    NodeCondition,
+    Taint,
+)
 from nodeagent.model.slices import SliceContent, SlicePool
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer
@@ -36,6 +42,8 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         await node.write_condition(NodeCondition(status="True", reason="Ready"), changed=True)
         cards = NodeCondition(type="devices.nodeagent.io/cards", status="True", reason="DevicesReady")
         await node.write_condition(cards, changed=True)
+        hardware = NodeCondition(type="AcceleratedHardwareReady", status="True", reason="GPUsHealthy")
+        await node.write_condition(hardware, changed=True)
         await node.write_annotation(TERMINAL_ANNOTATION, "lost")
         await node.write_annotation(FRACTIONS_ANNOTATION, "1")
         await node.write_label(MIG_STATE_LABEL, "success")

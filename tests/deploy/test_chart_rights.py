@@ -237,3 +237,30 @@ def test_claims_are_judged_when_they_are_made_only_where_the_cluster_wants_it() 
     assert str(policy).count("gpu.example.com") == str(reviewed["ValidatingAdmissionPolicy", POLICY]).count(
         "gpu.nvidia.com"
     )
+
+
+@needs_helm
+def test_the_policy_has_the_configured_node_conditions_and_no_others() -> None:
+    """To the letter; without a configured one the list is empty, as in the reviewed file."""
+    configured = '[{"type":"AcceleratedHardwareReady","true_means":"healthy"},{"type":"x/B","true_means":"faulty"}]'
+    objects = render_objects("--set-json", f"config.signals.node_conditions={configured}")
+    assert find_types(objects) == '["AcceleratedHardwareReady","x/B"]'
+    assert find_types(render_objects()) == "[]"
+
+
+def find_types(objects: dict[tuple[str, str], Object]) -> str:
+    policy = objects["ValidatingAdmissionPolicy", "nodeagent-own-node"]
+    (found,) = (each for each in policy["spec"]["variables"] if each["name"] == "conditionTypes")
+    return str(found["expression"])
+
+
+@needs_helm
+@pytest.mark.parametrize(("socket", "folder"), [("", "/var/run/nvsentinel"), ("/run/x/y.sock", "/run/x")])
+def test_the_folder_of_nvsentinels_socket_is_mounted_where_it_is_told(socket: str, folder: str) -> None:
+    """By the same path as on the host, and only there."""
+    words = "config.signals.nvsentinel.enabled=true" + (f",config.signals.nvsentinel.socket={socket}" if socket else "")
+    pod = pod_of(render_objects("--set", words))
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "nvsentinel")
+    (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "nvsentinel")
+    assert (volume["hostPath"]["path"], mount["mountPath"]) == (folder, folder)
+    assert "nvsentinel" not in {each["name"] for each in pod_of(render_objects())["volumes"]}

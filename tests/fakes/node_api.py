@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from nodeagent.edge.kube.errors import ApiConflict
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePodStatus
-from nodeagent.model.cluster import READY_CONDITION, ClusterNode, EventSeries, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import (
+    DEVICE_PREFIX,
+    READY_CONDITION,
+    ClusterNode,
+    EventSeries,
+    NodeCondition,
+    NodeEvent,
+    Taint,
+)
 from nodeagent.model.errors import NodeagentError
 
 
@@ -91,18 +99,35 @@ class FakeNodeApi(KubeNode):
         if not self.shows_conditions:
             return
         # Told even if it is the same: it has a new time.
+        devices, others = self._list_others(condition.type)
         if condition.type == READY_CONDITION:
             self._tell(replace(self.node, condition=condition))
+        elif condition.type.startswith(DEVICE_PREFIX):
+            self._tell(replace(self.node, device_conditions=(*devices, condition)))
         else:
-            self._tell(replace(self.node, device_conditions=(*self._list_others(condition.type), condition)))
+            self._tell(
+                replace(
+                    self.node,
+                    other_conditions=(*others, condition),
+                    written_conditions=tuple(sorted({*self.node.written_conditions, condition.type})),
+                    condition_writers={k: v for k, v in self.node.condition_writers.items() if k != condition.type},
+                )
+            )
 
     async def remove_condition(self, kind: str) -> None:
         self._write(f"no condition {kind}")
+        devices, others = self._list_others(kind)
+        written = tuple(each for each in self.node.written_conditions if each != kind)
         left = None if kind == READY_CONDITION else self.node.condition
-        self.become(device_conditions=self._list_others(kind), condition=left)
+        self.become(device_conditions=devices, other_conditions=others, written_conditions=written, condition=left)
 
-    def _list_others(self, kind: str) -> tuple[NodeCondition, ...]:
-        return tuple(each for each in self.node.device_conditions if each.type != kind)
+    def _list_others(self, kind: str) -> tuple[tuple[NodeCondition, ...], tuple[NodeCondition, ...]]:
+        """The conditions of devices and those of other programs, without the one of the type."""
+        devices, others = (
+            tuple(each for each in some if each.type != kind)
+            for some in (self.node.device_conditions, self.node.other_conditions)
+        )
+        return devices, others
 
     async def write_label(self, key: str, value: str | None) -> None:
         self._write(f"label {key}")

@@ -1,4 +1,4 @@
-"""Python code for the wire formats of the kubelet and of gpu-manager, generated from our `.proto` files.
+"""Python code for the wire formats of the kubelet, of gpu-manager and of NVSentinel, generated from our `.proto` files.
 
 The compilers are development tools only, so the code they write is checked in.
 It is compared byte for byte, so the versions in `requirements/dev.txt` decide what it looks like.
@@ -10,7 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTO_DIRECTORIES = ("nodeagent/edge/kubelet/proto", "nodeagent/edge/gpu_manager/proto")
+PROTO_DIRECTORIES = (
+    "nodeagent/edge/kubelet/proto",
+    "nodeagent/edge/gpu_manager/proto",
+    "nodeagent/edge/nvsentinel/proto",
+)
 
 
 class ProtoCompilerFailed(Exception):

@@ -29,6 +29,24 @@
 {{- toJson $keys }}
 {{- end }}
 
+{{- /* The types of node conditions that the configuration names, as a list in CEL. */ -}}
+{{- define "nodeagent.conditionTypes" -}}
+{{- $signals := (fromYaml (include "nodeagent.config" .)).signals | default dict }}
+{{- $types := list }}
+{{- range get $signals "node_conditions" | default list }}
+{{- $types = append $types .type }}
+{{- end }}
+{{- toJson $types }}
+{{- end }}
+
+{{- /* The folder of the socket of NVSentinel's platform connector; empty where NVSentinel is told nothing. */ -}}
+{{- define "nodeagent.nvsentinel" -}}
+{{- $nvsentinel := ((fromYaml (include "nodeagent.config" .)).signals | default dict).nvsentinel | default dict }}
+{{- if get $nvsentinel "enabled" -}}
+{{ dir ($nvsentinel.socket | default "/var/run/nvsentinel/nvsentinel.sock") }}
+{{- end }}
+{{- end }}
+
 {{- /* "true" where the configuration asks for files on the host that no mount of its own is for. */ -}}
 {{- define "nodeagent.writesHost" -}}
 {{- $config := fromYaml (include "nodeagent.config" .) }}

@@ -66,6 +66,9 @@ volumeMounts:
   - {name: dra-plugin, mountPath: {{ . }}}
   - {name: plugins-registry, mountPath: {{ $.Values.kubeletRoot }}/plugins_registry}
   {{- end }}
+  {{- with include "nodeagent.nvsentinel" . }}
+  - {name: nvsentinel, mountPath: {{ . }}}
+  {{- end }}
   {{- with include "nodeagent.mpsRoot" . }}
   # What is mounted there, the daemons' /dev/shm, is the host's too; Kubernetes allows that to privileged containers alone.
   - {name: mps, mountPath: {{ . }}, mountPropagation: {{ ternary "Bidirectional" "None" (eq $.Values.gpuAccess "privileged") }}}

@@ -16,6 +16,7 @@ from nodeagent.components.cluster.refused_pods_task import RefusedPods
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
 from nodeagent.components.signals.component import FaultSinks, Signals
+from nodeagent.components.signals.node_conditions_task import NodeConditions
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.orders import OrderHandlers
@@ -69,10 +70,11 @@ class ClusterWiring:
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
         signals = ComponentSpec("signals", self._build_signals, stop_stage=STOP_STAGE)
+        repairers = ComponentSpec(NodeConditions.name, self._build_node_conditions, stop_stage=STOP_STAGE)
         if not self._live.now.kubernetes.delete_refused_pods:
-            return (labeler, cluster, requests, signals)
+            return (labeler, cluster, requests, signals, repairers)
         refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)
-        return (labeler, cluster, requests, signals, refused)
+        return (labeler, cluster, requests, signals, repairers, refused)
 
     @property
     def is_in_use(self) -> bool:
@@ -159,6 +161,12 @@ class ClusterWiring:
         after, self._faults_after = self._faults_after, None
         sinks = FaultSinks(node, KubePodStatus(self.use_client()))
         return Signals(*self._services, sinks, self._node_name, self._identify, facts_after=after)
+
+    def _build_node_conditions(self) -> Component:
+        node = self._open_node()
+        assert node is not None
+        bus, conditions, _, live = self._services
+        return NodeConditions(bus, conditions, live, node)
 
     def _build_refused_pods(self) -> Component:
         node = self._open_node()

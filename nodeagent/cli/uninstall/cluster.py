@@ -58,7 +58,8 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
     ours: dict[str, Callable[[], Awaitable[None]]] = {}
     if found.owned_labels:
         ours[f"{len(found.owned_labels)} labels of node {found.name}"] = lambda: node.apply_labels(found, {})
-    for condition in (*filter(None, [found.condition]), *found.device_conditions):
+    configured = (each for each in found.other_conditions if each.type in found.written_conditions)
+    for condition in (*filter(None, [found.condition]), *found.device_conditions, *configured):
         ours[f"condition {condition.type} of node {found.name}"] = partial(node.remove_condition, condition.type)
     for key in found.written_labels:
         # The labels that pause others are not the agent's: the agent has changed only their values, and restores them.

@@ -23,7 +23,6 @@ from nodeagent.components.cluster.node_requests import (
     read_node_requests,
 )
 from nodeagent.components.cluster.status import (
-    TERMINAL_ANNOTATION,
     NodeSight,
     decide_condition,
     decide_device_conditions,
@@ -42,6 +41,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import (
+    TERMINAL_ANNOTATION,
     ClusterLink,
     ClusterNode,
     NodeCondition,

@@ -11,11 +11,9 @@ from nodeagent.model.devices import DeviceClassState, DeviceTable, Standing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
-from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.plugin import PluginState
 from nodeagent.model.values import Value
 
-TERMINAL_ANNOTATION = f"{DOMAIN}/gpu.terminal-failure"
 READY, PAUSED, LOST = "GPUsReady", "Paused", "GPUsFailedForGood"
 _HOPELESS = frozenset({DriverPhase.STUCK, DriverPhase.FAILED, DriverPhase.FABRIC_NOT_READY, DriverPhase.NODES_MISSING})
 """Phases that retries can end, or else a replacement of the node."""

@@ -9,7 +9,16 @@ from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
-from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, FoundFault, HealthReport, ReturnRule, Verdict
+from nodeagent.model.health import (
+    DRIVER,
+    NO_ANSWER,
+    NOT_LOOKED_AT,
+    DeviceHealth,
+    FoundFault,
+    HealthReport,
+    ReturnRule,
+    Verdict,
+)
 from nodeagent.model.ids import DeviceUuid
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_age
@@ -119,8 +128,8 @@ def _describe_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault
 
 def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
     """Each kind of finding once: a GPU and a MIG device of the GPU may share a kind."""
-    worst = {fault.key: fault.verdict for fault in sorted(faults, key=_weigh)}
-    return tuple(FoundFault(key=key, verdict=verdict) for key, verdict in sorted(worst.items()))
+    worst = {fault.key: fault for fault in sorted(faults, key=_weigh)}
+    return tuple(FoundFault(key=key, verdict=each.verdict, rule=each.rule) for key, each in sorted(worst.items()))
 
 
 def _judge_silence(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInputs) -> tuple[DeviceHealth, ...]:
@@ -136,7 +145,7 @@ def _judge_silence(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInpu
         remedy=Remedy.CHECK_DRIVER.sentence if record.missed_looks else "wait for the first look",
         returns="by itself, with the next complete look",
         return_rule=ReturnRule.LEVELS_CLEAN,
-        findings=(FoundFault(key="no-answer", verdict=Verdict.UNKNOWN),),
+        findings=(FoundFault(key=NO_ANSWER, verdict=Verdict.UNKNOWN),),
     )
     return (unknown,)
 
@@ -159,7 +168,7 @@ def _judge_driver(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInput
         remedy=(driver.remedy if driver is not None else "") or Remedy.CHECK_DRIVER.sentence,
         returns="by itself, once the driver works and its levels are good",
         return_rule=ReturnRule.LEVELS_CLEAN,
-        findings=(FoundFault(key="driver", verdict=Verdict.UNHEALTHY),),
+        findings=(FoundFault(key=DRIVER, verdict=Verdict.UNHEALTHY),),
     )
     return (unhealthy,)
 

@@ -1,1 +1,1 @@
-"""Faults of GPUs told to the pods that hold the GPUs: an event and a condition on each pod, before the pod is gone."""
+"""Faults of GPUs told to the pods that hold the GPUs, and to programs that repair or replace nodes."""

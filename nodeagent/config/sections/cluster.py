@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import ListOf, MapOf
+from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.repairers import NodeConditionSettings, NvsentinelSettings
 
 LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
 LabelCompatibility: TypeAlias = Literal["gpu_manager"]
@@ -209,7 +210,7 @@ class KubernetesSettings(Section):
 
 
 class SignalsSettings(Section):
-    """Faults of GPUs: told to the pods that hold the GPUs, and the brake, which keeps further pods from being lost."""
+    """Faults of GPUs: told to pods and to programs that repair nodes; the brake keeps further pods from being lost."""
 
     pod_events: bool = knob(
         Flag(),
@@ -260,6 +261,17 @@ class SignalsSettings(Section):
         " `podFailurePolicy` of Jobs; needs the right to write the status of pods, deploy/rbac-pod-conditions.yaml",
         why="a node needs no such right for its own work, and only Jobs that ask for the condition read it",
         reload=True,
+    )
+    node_conditions: tuple[NodeConditionSettings, ...] = knob(
+        ListOf(Nested(NodeConditionSettings)),
+        (),
+        "node conditions that tell other programs of faulty GPUs; the chart's admission policy lets the agent write"
+        " these types too",
+        "whoever reads such a condition may replace the node: no type is a default",
+        reload=True,
+    )
+    nvsentinel: NvsentinelSettings = knob(
+        Nested(NvsentinelSettings), NvsentinelSettings(), "faults of GPUs, told to NVSentinel's platform connector"
     )
 
 

@@ -3,6 +3,7 @@
 Owns the shape of the documents. Pure: no communication.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +23,7 @@ def parse_node(document: Json) -> ClusterNode:
     metadata = document["metadata"]
     status = document.get("status", {})
     conditions = [_parse_condition(each) for each in status.get("conditions") or ()]
+    writers = _find_writers(metadata)
     return ClusterNode(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -37,6 +39,9 @@ def parse_node(document: Json) -> ClusterNode:
         taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
         condition=next((each for each in conditions if each.type == READY_CONDITION), None),
         device_conditions=tuple(each for each in conditions if each.type.startswith(DEVICE_PREFIX)),
+        other_conditions=tuple(each for each in conditions if not each.type.startswith((DEVICE_PREFIX, PREFIX))),
+        written_conditions=tuple(kind for kind, writer in writers.items() if writer == FIELD_MANAGER),
+        condition_writers={kind: writer for kind, writer in writers.items() if writer != FIELD_MANAGER},
         kubelet_version=str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
     )
 
@@ -104,3 +109,15 @@ def _find_owned(metadata: Json, operation: str, kind: str) -> tuple[str, ...]:
         fields = entry.get("fieldsV1", {}).get(_METADATA_FIELD, {}).get(kind, {})
         found.update(key.removeprefix("f:") for key in fields if key.startswith("f:"))
     return tuple(sorted(found))
+
+
+def _find_writers(metadata: Json) -> dict[str, str]:
+    """The manager that has written the status of each condition, by the API server's records."""
+    found: dict[str, str] = {}
+    for entry in metadata.get("managedFields") or ():
+        if entry.get("subresource") == "status":
+            conditions = entry.get("fieldsV1", {}).get("f:status", {}).get("f:conditions", {})
+            for key, fields in conditions.items():
+                if "f:status" in fields:
+                    found[json.loads(key.removeprefix("k:"))["type"]] = str(entry.get("manager", ""))
+    return dict(sorted(found.items()))

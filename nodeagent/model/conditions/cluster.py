@@ -94,6 +94,43 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=("api-unreachable",),
     ),
     ConditionDefinition(
+        code="node-conditions-not-written",
+        severity="warning",
+        title="other programs are not told of faulty GPUs by the node conditions of the configuration",
+        remedy="mend what the detail names; mostly a type of `signals.node_conditions` that the admission policy does"
+        " not have, see docs/signals.md",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
+        code="node-condition-contested",
+        severity="warning",
+        title="another program writes a node condition of the configuration, the agent leaves it alone",
+        remedy="switch the other writer off and delete the condition, or give `signals.node_conditions` another type",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
+        code="repaired-by-nvsentinel",
+        severity="info",
+        title="NVSentinel has marked this node",
+        remedy="wait for NVSentinel, or for the program that has the node from NVSentinel; the agent changes no mark",
+    ),
+    ConditionDefinition(
+        code="nvsentinel-not-told",
+        severity="warning",
+        title="NVSentinel is not told of the faults of this node's GPUs",
+        remedy="see that the platform connector runs on this node and that `signals.nvsentinel.socket` is its socket",
+        show_after_seconds=60.0,
+    ),
+    ConditionDefinition(
+        code="told-faults-not-kept",
+        severity="warning",
+        title="the agent cannot keep of which faults NVSentinel was told",
+        remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable; after a"
+        " restart faults may be told twice, and the end of one never",
+        show_after_seconds=5.0,
+    ),
+    ConditionDefinition(
         code="refused-pods-unknown",
         severity="warning",
         title="the pods that this node refuses cannot be followed, none is deleted",

@@ -36,8 +36,10 @@ OWN: Final = (
     Own("components/exporter/families/", "metrics that users have under names with NVML and the operator's"),
     Own("components/exporter/fields/", "fields by DCGM's names and NVML's readings"),
     Own("components/inventory/component.py", "codes of conditions that users have"),
+    Own("components/signals/node_conditions.py", "reasons of node conditions by the names of EKS's monitoring agent"),
     Own("model/conditions/", "codes of conditions, and remedies by the names of the driver's files and labels"),
     Own("model/driver.py", "a key in JSON that users have"),
+    Own("model/repairers.py", "labels and taints of NVSentinel's"),
 )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nodeagent.edge.kube.node_document import parse_node
 from tests.support.wire.api_servers import (
     STRATEGIC,
     Answer,
@@ -15,9 +16,10 @@ from tests.support.wire.api_servers import (
 FIRST, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 
 
-async def write(server: ApiServerUnderTest, name: str, *conditions: Json) -> Answer:
+async def write(server: ApiServerUnderTest, name: str, *conditions: Json, manager: str = "test") -> Answer:
     patch = {"status": {"conditions": list(conditions)}}
-    return await server.ask("PATCH", f"{path_of('nodes', name)}/status", patch, kind=STRATEGIC)
+    path = f"{path_of('nodes', name)}/status"
+    return await server.ask("PATCH", path, patch, kind=STRATEGIC, fieldManager=manager)
 
 
 def condition(kind: str, **fields: Any) -> Json:
@@ -60,3 +62,18 @@ async def test_times_that_are_not_given_are_null(open_api_server: OpenApiServer)
         await server.add("nodes", render_node(name))
         (found,) = (await write(server, name, condition("a"))).document["status"]["conditions"]
         assert (found["lastTransitionTime"], found["lastHeartbeatTime"]) == (None, None)
+
+
+async def test_who_writes_a_status_otherwise_is_its_writer(open_api_server: OpenApiServer) -> None:
+    """Also where a new message of another writer's leaves the status; a condition that is gone has no writer."""
+    async with open_api_server() as server:
+        name = server.new_name("node")
+        await server.add("nodes", render_node(name))
+        await write(server, name, condition("a"), condition("b"), manager="nodeagent")
+        await write(server, name, condition("a", message="m"), condition("b", status="False"), manager="other")
+        both = parse_node((await server.ask("GET", path_of("nodes", name))).document)
+        assert (both.written_conditions, both.condition_writers) == (("a",), {"b": "other"})
+        assert [each.type for each in both.other_conditions] == ["a", "b"]
+        await write(server, name, {"type": "b", "$patch": "delete"}, manager="third")
+        left = parse_node((await server.ask("GET", path_of("nodes", name))).document)
+        assert (left.written_conditions, left.condition_writers) == (("a",), {})

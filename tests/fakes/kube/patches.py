@@ -1,5 +1,6 @@
 """What patches make of an object, and which manager owns which of its labels and annotations."""
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -86,6 +87,9 @@ def own_changes(before: Json, after: Json, manager: str) -> None:
     kept: list[Json] = []
     for entry in metadata.get("managedFields") or []:
         left = Json()
+        if "f:metadata" not in entry["fieldsV1"]:
+            kept.append(entry)
+            continue
         for kind, fields in entry["fieldsV1"]["f:metadata"].items():
             rest: Json = {key: {} for key in fields if key.removeprefix("f:") not in changed[kind]}
             if rest:
@@ -95,6 +99,37 @@ def own_changes(before: Json, after: Json, manager: str) -> None:
     if ours:
         kept.append({"manager": manager, "operation": "Update", "fieldsV1": {"f:metadata": ours}})
     metadata["managedFields"] = kept
+
+
+def own_conditions(before: Json, after: Json, manager: str) -> None:
+    """The status of a condition that a write has changed is the writer's; a condition that is gone is nobody's."""
+    old, new = (_list_statuses(each) for each in (before, after))
+    changed = {kind for kind in old.keys() | new.keys() if old.get(kind) != new.get(kind)}
+    if not changed:
+        return
+    metadata = after["metadata"]
+    kept: list[Json] = []
+    ours: Json = {kind: {"f:status": {}} for kind in changed if kind in new}
+    for entry in metadata.get("managedFields") or []:
+        conditions = entry["fieldsV1"].get("f:status", {}).get("f:conditions")
+        if conditions is None:
+            kept.append(entry)
+            continue
+        left = {kind: fields for kind, fields in conditions.items() if kind not in changed}
+        if entry["manager"] == manager:
+            ours |= left
+        elif left:
+            kept.append(entry | {"fieldsV1": {"f:status": {"f:conditions": left}}})
+    if ours:
+        fields: Json = {"f:status": {"f:conditions": ours}}
+        kept.append({"manager": manager, "operation": "Update", "subresource": "status", "fieldsV1": fields})
+    metadata["managedFields"] = kept
+
+
+def _list_statuses(document: Json) -> dict[str, object]:
+    """The status of each condition, by the condition's key in the records of managers."""
+    conditions = (document.get("status") or {}).get("conditions") or []
+    return {f"k:{json.dumps({'type': each['type']}, separators=(',', ':'))}": each.get("status") for each in conditions}
 
 
 def list_owned(document: Json, manager: str) -> set[str]:
@@ -116,4 +151,4 @@ def _is_applied_by(entry: Json, manager: str) -> bool:
 
 
 def _list_labels(entry: Json) -> set[str]:
-    return {key.removeprefix("f:") for key in entry["fieldsV1"]["f:metadata"].get("f:labels", {})}
+    return {key.removeprefix("f:") for key in entry["fieldsV1"].get("f:metadata", {}).get("f:labels", {})}

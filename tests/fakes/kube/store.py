@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tests.fakes.kube import refusals
 from tests.fakes.kube.kinds import KINDS, Cause, Json, Kind, Place, Unreadable
-from tests.fakes.kube.patches import APPLY, STRATEGIC, apply, merge, own_changes
+from tests.fakes.kube.patches import APPLY, STRATEGIC, apply, merge, own_changes, own_conditions
 from tests.fakes.kube.selection import Selection
 
 FIRST_VERSION: Final = 100
@@ -141,6 +141,7 @@ class ObjectStore:
             merged[kept] = before.get(kept) or {}
         after = deepcopy(merged)
         own_changes(before, after, write.manager or "unknown")
+        own_conditions(before, after, write.manager or "unknown")
         return self._save(place.kind, place.name, before, after)
 
     def _apply(self, place: Place, body: Json, manager: str) -> Json:

@@ -18,6 +18,24 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
         (f"kubelet: {{device_plugins_dir: {LONG}}}", "kubelet.device_plugins_dir: socket path '/"),
         (f"kubelet: {{plugins_registry_dir: {LONG}}}", "kubelet.plugins_registry_dir: socket path '/"),
         (f"kubelet: {{pod_resources_socket: {LONG}/{'s' * 11}}}", "kubelet.pod_resources_socket: socket path '/"),
+        (
+            f"signals: {{nvsentinel: {{socket: {LONG}/{'s' * 11}}}}}",
+            "signals.nvsentinel.socket: socket path '/",
+        ),
+        *(
+            (
+                f"signals: {{node_conditions: [{{type: {kind}, true_means: healthy}}]}}",
+                f"signals.node_conditions[0].type: {kind} is a condition of the kubelet or of the cloud; give a type",
+            )
+            for kind in ("Ready", "MemoryPressure", "NetworkUnavailable")
+        ),
+        *(
+            (
+                f"signals: {{node_conditions: [{{type: {kind}, true_means: faulty}}]}}",
+                f"signals.node_conditions[0].type: the agent keeps {kind} itself, in a meaning of its own; give",
+            )
+            for kind in ("nvidia.com/GPUReady", "devices.nodeagent.io/cards", "nodeagent.io/GPUFault")
+        ),
         (f"fractions: {{usage_socket: {LONG}/{'s' * 11}}}", "fractions.usage_socket: socket path '/"),
         (f"claims: {{enabled: true, plugins_dir: {LONG[:85]}}}", "claims.plugins_dir: socket path '/"),
         (f"claims: {{enabled: true, registry_dir: {LONG[:90]}}}", "claims.registry_dir: socket path '/"),
@@ -141,3 +159,30 @@ def test_rule_over_a_refused_value_is_not_judged(tmp_path: Path) -> None:
     lines = problems_of(tmp_path, "resources: {gpus: [{pattern: a, name: b.c/d}], mig: 5}")
     assert len(lines) == 1
     assert len(problems_of(tmp_path, "node: 5\nshutdown: {drain_seconds: 20}")) == 2
+
+
+def test_a_type_with_two_meanings_is_named_at_each_place(tmp_path: Path) -> None:
+    """With the file, the key, the value and what to do; the same meaning twice is no better."""
+    entries = "{type: A, true_means: healthy}, {type: B, true_means: healthy}, {type: A, true_means: %s%s}"
+    text = f"signals: {{node_conditions: [{entries}]}}"
+    message = "A is there 2 times, and a condition has one status; leave one of them"
+    for second in (("faulty", ""), ("healthy", ", severity: warn")):
+        assert problems_of(tmp_path, text % second) == [
+            f"config.yaml:1: signals.node_conditions[{index}].type: {message}" for index in (0, 2)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("{type: A}", "signals.node_conditions[0].true_means"),
+        ("{true_means: healthy}", "signals.node_conditions[0].type"),
+        ("{type: A, true_means: good}", "value 'good' is refused; give healthy or faulty"),
+        ("{type: 'a b', true_means: healthy}", "value 'a b' is refused; give the type of a node condition such as"),
+        ("{type: A, true_means: healthy, severity: user}", "value 'user' is refused; give critical or warn"),
+    ],
+)
+def test_a_condition_needs_a_type_and_what_true_means(tmp_path: Path, entry: str, expected: str) -> None:
+    """Neither has a default, as programs act on both."""
+    (problem,) = problems_of(tmp_path, f"signals: {{node_conditions: [{entry}]}}")
+    assert expected in problem

@@ -28,7 +28,7 @@ def check_style(recipe: Recipe, tree: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("recipe", NAMED)
 def test_a_recipe_followed_works(recipe: Recipe, tmp_path: Path) -> None:

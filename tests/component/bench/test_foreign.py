@@ -8,7 +8,7 @@ import pytest
 from tests.bench.whole import foreign
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_fixed", [False, True])
 def test_a_foreign_plugin_has_every_row(short_dir: Path, is_fixed: bool) -> None:
     """Registration, admission of 1, 4 and 8, processor time and memory; also where its directory cannot be chosen."""
@@ -38,7 +38,7 @@ def test_a_plugin_that_does_not_run_is_said_so(tmp_path: Path) -> None:
         foreign.measure(f"{sys.executable} -c 'raise SystemExit(3)'", None, rounds=1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_agent_and_plugin_are_compared_in_turns() -> None:
     """Each row that both have, once as median and once as 99th percentile, with its ratio."""
     told = foreign.compare(f"{sys.executable} -m tests.bench.example_plugin {{dir}}", None, rounds=1, pairs=1)

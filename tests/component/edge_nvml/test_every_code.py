@@ -72,7 +72,7 @@ def called_functions(loaded: InProcess) -> set[str]:
     return {name for name in list_functions() if loaded.fake.calls(name)}
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", ["dgx-h100", "a100-80gb-mig"])
 def test_every_code_on_every_call_costs_only_its_data(load_in_process: Load, profile: str) -> None:
     """Whatever fails, the rest of the GPU is read as before, and what is missing is named unless it does not exist."""

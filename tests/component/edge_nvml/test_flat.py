@@ -107,13 +107,13 @@ async def live(fake: FakeNvml, ticks: int) -> None:
         assert now.rss_kib - was.rss_kib <= limit
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_half_an_hour_of_ticks_leaves_everything_as_it_was(fake: FakeNvml) -> None:
     """Enough to see a leak of a few hundred bytes a tick."""
     await live(fake, 1800)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_a_node_of_many_devices_takes_no_more_than_is_promised(make_fake: MakeFake) -> None:
     """Eight GPUs cut into 56 devices, each with its own hardware counters."""
     fake = make_fake()

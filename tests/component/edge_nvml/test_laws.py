@@ -11,7 +11,7 @@ from tests.component.edge_nvml.harness import running_gpus
 from tests.component.edge_nvml.laws import LAWS
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", list_profiles())
 @pytest.mark.parametrize("law", LAWS)
 async def test_the_fake_keeps_the_laws_of_any_gpu(

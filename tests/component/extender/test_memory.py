@@ -56,7 +56,7 @@ async def send_all(url: str, body: bytes, times: int) -> None:
             tasks.start_soon(send, ("predicates", "filter", "prioritize")[number % 3])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_no_question_takes_more_memory_than_the_chart_gives(tmp_path: Path) -> None:
     """Thirty megabytes of whatever weighs the most, nine at once: it lives on, and the next pod is placed.
 
@@ -78,7 +78,7 @@ async def test_no_question_takes_more_memory_than_the_chart_gives(tmp_path: Path
             assert peak < read_limit()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_thirty_megabytes_of_whole_nodes_are_answered(tmp_path: Path) -> None:
     """Five thousand nodes as kube-scheduler sends them without nodeCacheCapable, three questions at once."""
     names = [f"node-{number}" for number in range(5000)]

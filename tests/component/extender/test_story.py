@@ -151,7 +151,7 @@ class Story:
     [
         pytest.param(1, 5, 80, [], marks=pytest.mark.slow),
         pytest.param(3, 5, 80, [b"k" * 32], marks=pytest.mark.slow),
-        pytest.param(2, 21, 300, [b"k" * 32], marks=pytest.mark.long),
+        pytest.param(2, 21, 300, [b"k" * 32], marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.long

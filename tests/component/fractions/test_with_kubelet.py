@@ -67,7 +67,7 @@ def check_node(agent: Agent) -> None:
     assert not wholes.keys() & cores.keys()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_two_hundred_pods_on_a_mixed_node_while_agent_and_kubelet_come_and_go(short_dir: Path) -> None:
     """In shuffled order, many of them alike, whole GPUs among them: each has what it asked for, nobody another's."""
     sizes = [SIZES[number % len(SIZES)] for number in range(196)]

@@ -19,7 +19,7 @@ WORSE_THAN_LINEAR = 8.0
 ATTEMPTS = 3
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.axis}: {operation.name}")
 def test_no_cost_grows_faster_than_what_it_grows_with(operation: Operation) -> None:
     """Four times as many GPUs, devices or pods cost four times as much at most, as far as a busy machine can tell."""
@@ -33,6 +33,7 @@ def test_no_cost_grows_faster_than_what_it_grows_with(operation: Operation) -> N
     pytest.fail(f"{operation.name}: {QUARTER} times as many {operation.axis} cost {ratios} times as much")
 
 
+@pytest.mark.nightly
 def test_a_square_is_called_worse_than_linear() -> None:
     """The border is where it must be: work that looks at every pair is over it, work that looks at each is not."""
 

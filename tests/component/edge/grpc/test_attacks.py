@@ -199,7 +199,7 @@ async def attacked(path: Path, plugin: FakeDevicePlugin) -> AsyncIterator[tuple[
         await following.cancel()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BOUNDED)
 async def test_what_has_a_bound_is_cut_off_at_it(short_dir: Path, name: str) -> None:
     """The caller is hung up on, or not read from; memory stays bounded, calls too, and others are served."""
@@ -207,7 +207,7 @@ async def test_what_has_a_bound_is_cut_off_at_it(short_dir: Path, name: str) -> 
     assert sent < SENT_AT_MOST
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flood_costs_no_memory_and_keeps_nobody_waiting(short_dir: Path, name: str) -> None:
     """Whatever a caller sends: memory and calls stay bounded, the kubelet is served meanwhile, and nothing is left."""

@@ -65,7 +65,7 @@ class Answers:
                     self.statuses[stream_id] = Status(int(fields[b"grpc-status"]))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 async def test_every_bad_request_gets_an_answer(short_dir: Path) -> None:
     """Of 10,000 requests, good, damaged and nonsense, each ends with a status that fits, and nothing crashes."""
     dice = random.Random(5)

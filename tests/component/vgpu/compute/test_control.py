@@ -15,7 +15,7 @@ from tests.component.vgpu.build import HERE, VGPU
 from tests.component.vgpu.compute.control_model import ONE, STEP_MS, WHOLE, WINDOW_MS, Device, Tenant, next_factor
 from tests.support.programs.compiled import compile_once
 
-pytestmark = [pytest.mark.long, pytest.mark.may_block("nothing here runs on an event loop")]
+pytestmark = [pytest.mark.nightly, pytest.mark.may_block("nothing here runs on an event loop")]
 
 MEAN_ERROR, SWING = 0.05, 0.15
 REST_MS = 3000

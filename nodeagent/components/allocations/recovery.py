@@ -118,6 +118,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         changes={**ledger.changes, **changes},
         doors={**ledger.doors, **present.doors},
         cordons={**ledger.cordons, **present.cordons},
+        sessions={**present.sessions, **ledger.sessions},
     )
 
 

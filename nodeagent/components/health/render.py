@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from nodeagent.components.health.records import RULE_RANK, VERDICT_RANK, Fault, GpuRecord, ReportedVerdict
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import NOT_LOOKED_AT, DeviceHealth, FoundFault, HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_age
 
@@ -119,8 +119,17 @@ def _describe_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault
 
 def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
     """Each kind of finding once: a GPU and a MIG device of the GPU may share a kind."""
-    worst = {fault.key: fault.verdict for fault in sorted(faults, key=_weigh)}
-    return tuple(FoundFault(key=key, verdict=verdict) for key, verdict in sorted(worst.items()))
+    worst = {fault.key: fault for fault in sorted(faults, key=_weigh)}
+    return tuple(
+        FoundFault(
+            key=key,
+            verdict=fault.verdict,
+            remedy=fault.remedy,
+            seen_seconds=max(fault.last_wall, fault.since_wall),
+            is_present=fault.is_present,
+        )
+        for key, fault in sorted(worst.items())
+    )
 
 
 def _judge_silence(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInputs) -> tuple[DeviceHealth, ...]:

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder
 from nodeagent.components.health.records import StoredVerdicts
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -15,6 +14,7 @@ from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory, NvLink
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.selectors import find_named
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid

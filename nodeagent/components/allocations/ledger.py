@@ -233,7 +233,7 @@ class _Draft:
         elif isinstance(record, CordonsKept):
             apply_cordons(self._cordons, record)
         elif isinstance(record, SessionKept):
-            apply_session(self._sessions, record)
+            apply_session(self._sessions, record, self._next_number)
         else:
             self._begin(_read_opened(record))
             self._open_grants()  # the history may have to be shortened

@@ -108,7 +108,10 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
     offset = ledger.next_number - 1
     fractions = _merge_fractions(ledger.fractions, present.fractions, offset)
     changes = {number + offset: replace(change, number=number + offset) for number, change in present.changes.items()}
-    used = (*fractions.reservations, *fractions.bindings, *changes)
+    sessions = {
+        number + offset: replace(session, number=number + offset) for number, session in present.sessions.items()
+    }
+    used = (*fractions.reservations, *fractions.bindings, *changes, *sessions)
     return replace(
         ledger,
         next_number=max(ledger.next_number, *(number + 1 for number in used)) if used else ledger.next_number,
@@ -118,7 +121,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         changes={**ledger.changes, **changes},
         doors={**ledger.doors, **present.doors},
         cordons={**ledger.cordons, **present.cordons},
-        sessions={**present.sessions, **ledger.sessions},
+        sessions={**ledger.sessions, **sessions},
     )
 
 

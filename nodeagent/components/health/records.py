@@ -43,7 +43,7 @@ class Fault(Value, frozen=True):
     last_at: float
     """When it was last seen."""
     last_wall: float = 0.0
-    """The newest report of it, or the first poll with it, by the wall clock: repairs are compared with it over boots."""
+    """Its newest report, or the first poll with it, by the wall clock: repairs are compared with it over boots."""
     quiet_seconds: float = 0.0
     xid: int | None = None
     count: int = 1

@@ -105,7 +105,10 @@ class Repairs:
 
     async def _resume(self) -> None:
         sessions = self._journal.sessions()
-        if self._is_resumed or sessions is None:
+        if sessions is None:
+            self._is_late = True
+            return
+        if self._is_resumed:
             return
         for session in sessions.values():
             resumed = resume_session(session, self._moment)

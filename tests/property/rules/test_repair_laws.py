@@ -226,6 +226,6 @@ def test_a_gpu_is_in_one_group_and_a_switch_is_not_divided(found: list[tuple[int
     members = Counter(uuid for group in groups for uuid in group)
     assert set(members.values()) <= {1}
     assert {one.gpu for one in evidence} <= members.keys()
-    for key in {"sxid-1", "sxid-2"}:
+    for key in ("sxid-1", "sxid-2"):
         hit = {one.gpu for one in evidence if one.key == key}
         assert not hit or any(hit <= group for group in groups)

@@ -22,8 +22,13 @@ class SessionKept(Value, frozen=True, tag="session_kept"):
     at_seconds: float
 
 
-def apply_session(sessions: MutableMapping[int, FaultSession], record: SessionKept) -> None:
-    """Apply a record to the sessions by number, and forget the closed sessions that count for nothing any more."""
+def apply_session(sessions: MutableMapping[int, FaultSession], record: SessionKept, next_number: int) -> None:
+    """Apply a record to the sessions by number, and forget the closed sessions that count for nothing any more.
+
+    A record about a forgotten session changes nothing.
+    """
+    if record.session.number not in sessions and record.session.number < next_number:
+        return
     sessions[record.session.number] = record.session
     closed = [session for session in sessions.values() if session.closed_seconds is not None]
     idle = sorted(one.number for one in closed if not any(attempt.is_own for attempt in one.attempts))

@@ -12,6 +12,7 @@ from nodeagent.components.exporter.exposition import (
 from nodeagent.components.exporter.families.admission import (
     build_admission_families,
     build_claim_families,
+    build_repair_families,
     build_signal_families,
 )
 from nodeagent.components.exporter.families.gpus import build_cordon_families, build_mig_families, build_mps_families
@@ -24,9 +25,11 @@ from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
 from tests.support.gpus import gpu_uuid, make_gpu
 from tests.support.mps import daemon_of
+from tests.support.repairs import make_session
 from tests.support.texts.exposition import read_text
 from tests.unit.components.exporter.builders import find_value
 
@@ -180,3 +183,23 @@ def test_a_cordoned_gpu_is_a_one() -> None:
     for index in range(2):
         labels = {"gpu": str(index), "UUID": str(gpu_uuid(index))}
         assert find_value(series, "nodeagent_gpu_cordoned", **labels) == index
+
+
+def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
+    """Each rung has its series, one without a session too; with repairs off there is none."""
+    state = RepairState(
+        mode="observe", sessions=(make_session(), make_session(2, 1, Rung.SERVICE)), opened=3, closed={Ending.JOINED: 1}
+    )
+    standing, opened, closed, settled = build_repair_families(state)
+    assert {dict(labels)["rung"]: value for labels, value in standing.samples} == {
+        **dict.fromkeys(Rung, 0),
+        Rung.RESET: 1,
+        Rung.SERVICE: 1,
+    }
+    assert list(opened.samples) == [((), 3)]
+    assert {dict(labels)["ending"]: value for labels, value in closed.samples} == {
+        **dict.fromkeys(Ending, 0),
+        Ending.JOINED: 1,
+    }
+    assert list(settled.samples) == [((), True)]
+    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 4

@@ -16,6 +16,7 @@ from nodeagent.app.wiring.mig import MigWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_clients
 from nodeagent.app.wiring.mps import MpsWiring
 from nodeagent.app.wiring.slices import SlicesWiring
+from nodeagent.components.allocations.repair_journal_task import RepairSessions
 from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
 from nodeagent.components.signals.nvsentinel import STORE as TOLD_STORE
 from nodeagent.components.signals.nvsentinel_task import Nvsentinel
@@ -73,6 +74,7 @@ class OptionalComponents:
             *(self._mps_specs() if is_mps_used(settings) else ()),
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
+            *(self._repair_specs() if settings.repairs.mode != "off" else ()),
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
@@ -157,6 +159,15 @@ class OptionalComponents:
         # No other gate: a pod must be able to end while there is no driver, and a claim waits by itself.
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
+
+    def _repair_specs(self) -> tuple[ComponentSpec, ...]:
+        # Loaded here, before any component starts, and not at all on the nodes without repairs, which are most.
+        from nodeagent.components.repairs.component import Repairs  # noqa: PLC0415
+
+        sessions = RepairSessions(self._kubelet.journal, self._services.clock)
+        build = partial(Repairs, *self._services, sessions)
+        # No other gate: the findings of a node without a driver, too, are told for what they are.
+        return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

@@ -24,7 +24,13 @@ from nodeagent.config.sections.containers import CdiSettings, ContainersSettings
 from nodeagent.config.sections.devices import DevicesSettings
 from nodeagent.config.sections.extender import ExtenderSettings
 from nodeagent.config.sections.fractions import FractionsSettings
-from nodeagent.config.sections.hardware import DriverSettings, GpusSettings, HealthSettings, InventorySettings
+from nodeagent.config.sections.hardware import (
+    DriverSettings,
+    GpusSettings,
+    HealthSettings,
+    InventorySettings,
+    RepairsSettings,
+)
 from nodeagent.config.sections.mig import MigSettings
 from nodeagent.config.sections.mps import MpsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings, JournalSettings, KubeletSettings
@@ -49,6 +55,7 @@ class Settings(Section):
     driver: DriverSettings = _section(DriverSettings)
     inventory: InventorySettings = _section(InventorySettings)
     health: HealthSettings = _section(HealthSettings)
+    repairs: RepairsSettings = _section(RepairsSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: AllocationModeSettings = _section(AllocationModeSettings)
     mig: MigSettings = _section(MigSettings)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from nodeagent.model.ids import DeviceUuid, GpuUuid
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 NOT_LOOKED_AT: Final = "not looked at yet"
@@ -45,6 +46,11 @@ class FoundFault(Value, frozen=True):
     verdict: Verdict
     rule: ReturnRule = ReturnRule.LEVELS_CLEAN
     """The evidence that ends the fault."""
+    remedy: Remedy = Remedy.NOTHING
+    seen_seconds: float = 0.0
+    """The wall time of the newest report of the fault; of a level the time of its first poll."""
+    is_present: bool = False
+    """Whether the newest poll found the fault; never for a fault that only reports tell of."""
 
 
 class DeviceHealth(Value, frozen=True):

@@ -25,6 +25,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
@@ -66,6 +67,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     ClusterLink: "cluster",
     PodLabelTable: "cluster",
     PodEventCounts: "signals",
+    RepairState: "repairs",
 }
 _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 

@@ -2,10 +2,12 @@
 
 from nodeagent.components.allocations.roles.changes import Stepped
 from nodeagent.components.allocations.roles.fractions import Bound, Reserved
+from nodeagent.components.allocations.roles.repairs import SessionKept
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from nodeagent.model.journal import Binding, GpuFraction, PreparedClaim, PreparedDevice, Reservation, Step
+from nodeagent.model.repairs import Ending, Evidence, FaultSession, Rung, SessionGpu
 from nodeagent.rules.receipts import SeenFault
 from nodeagent.rules.signals import Severity
 
@@ -86,6 +88,25 @@ def make_seen(number: int = 79, *, severity: Severity = Severity.CRITICAL, at_se
         first_seconds=at_seconds,
         last_seconds=at_seconds,
     )
+
+
+def make_session(number: int, name: str = "a", closed_seconds: float | None = None) -> FaultSession:
+    """A session of a single GPU; with a time a session that closed by itself."""
+    return FaultSession(
+        number=number,
+        gpus=(SessionGpu(uuid=gpu(name), board="1650", index=0, address=PciAddress("0000:10:00.0")),),
+        cause="xid-119",
+        evidence=(Evidence(gpu=gpu(name), key="xid-119", rung=Rung.RESET, seen_seconds=1.0),),
+        rung=Rung.RESET,
+        boot="boot",
+        opened_seconds=1.0,
+        ending=None if closed_seconds is None else Ending.RECOVERED,
+        closed_seconds=closed_seconds,
+    )
+
+
+def kept(number: int, name: str = "a", *, at: float = 1.0, closed_seconds: float | None = None) -> SessionKept:
+    return SessionKept(session=make_session(number, name, closed_seconds), at_seconds=at)
 
 
 def stepped(number: int, step: str, *, owner: str = "mig", on: str = "a") -> Stepped:

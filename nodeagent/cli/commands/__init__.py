@@ -4,7 +4,7 @@ from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN,
 from nodeagent.cli.commands.cluster import CLUSTER
 from nodeagent.cli.commands.devices import CLAIMS, DEVICES, FRACTIONS, MPS
 from nodeagent.cli.commands.mig import MIG
-from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, STATUS, TOP
+from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, REPAIRS, STATUS, TOP
 from nodeagent.cli.commands.outputs import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 from nodeagent.cli.frame.command import Argument, Command
@@ -21,6 +21,7 @@ ROOT = Command(
         DOCTOR,
         EVENTS,
         AUDIT,
+        REPAIRS,
         TOP,
         GPUS,
         MIG,

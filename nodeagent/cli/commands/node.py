@@ -107,7 +107,7 @@ ALLOCATIONS = Command(
 
 AUDIT = Command(
     "audit",
-    "what the agent changed outside itself: the cluster's objects, runtime files, services, GPUs, processes",
+    "what the agent changed outside itself: the cluster's objects, runtime files, services, GPUs, processes; repairs",
     runs="nodeagent.cli.node.audit:run",
     description=(
         "Reads the audit log in node.state_dir, which outlives the agent; the newest change is last.\n"
@@ -118,13 +118,59 @@ AUDIT = Command(
         SET,
         *TABLE,
         Argument(("--since",), "only changes of this last while, such as 1h", metavar="DURATION", parse=parse_duration),
-        Argument(("--of",), "only changes of these", choices=("kubernetes", "file", "service", "gpu", "process")),
+        Argument(
+            ("--of",), "only changes of these", choices=("kubernetes", "file", "service", "gpu", "process", "repair")
+        ),
         Argument(("--last",), "so many changes (default: 100)", metavar="N", default=100, parse=int),
     ),
     examples=(
         Example("nodeagent audit --since 1h", "what was changed in the last hour"),
         Example("nodeagent audit --of kubernetes -o wide", "what was written to the API server, with its content"),
         Example("nodeagent audit --json", "each change for scripts"),
+    ),
+)
+
+
+_SESSION = Argument(("name",), "the session's number, or a GPU of it by index, UUID or PCI address", metavar="SESSION")
+
+REPAIRS = Command(
+    "repairs",
+    "fault sessions of GPUs: what a repair would do, and why it is not done",
+    examples=(Example("nodeagent repairs list", "every session, the open ones first"),),
+    subcommands=(
+        Command(
+            "list",
+            "every fault session, the open ones first, with what would be done",
+            runs="nodeagent.cli.node.repairs:show",
+            exits=(ExitCode.UNREACHABLE,),
+            description=(
+                "Asks the running agent. RUNG is the place on the ladder of repairs; PLAN is what would be done next.\n"
+                "Closed sessions are remembered for seven days."
+            ),
+            arguments=(*ASKING, *TABLE),
+            examples=(Example("nodeagent repairs list --json", "the same for scripts"),),
+        ),
+        Command(
+            "explain",
+            "a session's faults, attempts and plan",
+            runs="nodeagent.cli.node.repairs:explain",
+            exits=(ExitCode.UNREACHABLE,),
+            description="Asks the running agent. Of a GPU without an open session the newest closed one is shown.",
+            arguments=(*ASKING, *RECORD, _SESSION),
+            examples=(
+                Example("nodeagent repairs explain 12", "why it was opened, and why it stands where it does"),
+                Example("nodeagent repairs explain 3", "the session of GPU 3, where no session has that number"),
+            ),
+        ),
+        Command(
+            "why-not",
+            "why nothing is done about a GPU",
+            runs="nodeagent.cli.node.repairs:why_not",
+            exits=(ExitCode.UNREACHABLE,),
+            description="Asks the running agent: what keeps the next act back, or why the GPU has no session.",
+            arguments=(*ASKING, *RECORD, Argument(("gpu",), "the GPU: index, UUID or PCI address", metavar="GPU")),
+            examples=(Example("nodeagent repairs why-not 3", "each reason, a line each"),),
+        ),
     ),
 )
 

@@ -270,34 +270,35 @@ class Journal:
         """Ended allocations, oldest first, as far as remembered."""
         return self.ledger.history if self.tended.value is not None else ()
 
-    def _read(self) -> Ledger | None:
+    def read_ledger(self) -> Ledger | None:
+        """The ledger; `None` before the journal is read."""
         return self.ledger if self.is_open and self.tended.value is not None else None
 
     async def set_allocation_mode(self, gpu: GpuUuid, door: AllocationMode | None) -> None:
         """Make the allocation mode set for a GPU durable."""
-        await self._commit(lambda _: [AllocationModeSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
+        await self.commit(lambda _: [AllocationModeSet(gpu=gpu, door=door, at_seconds=self._clock.wall())])
 
     def doors(self) -> Mapping[GpuUuid, AllocationMode] | None:
         """The allocation modes set by a person, by GPU."""
-        return None if (ledger := self._read()) is None else ledger.doors
+        return None if (ledger := self.read_ledger()) is None else ledger.doors
 
     async def keep_cordons(self, source: CordonSource, cordons: tuple[Cordon, ...]) -> None:
         """Make all cordons of a source durable."""
-        await self._commit(lambda _: [CordonsKept(source=source, cordons=cordons, at_seconds=self._clock.wall())])
+        await self.commit(lambda _: [CordonsKept(source=source, cordons=cordons, at_seconds=self._clock.wall())])
 
     def cordons(self) -> CordonTable | None:
         """The cordons of all sources."""
-        return None if (ledger := self._read()) is None else CordonTable(by_source=ledger.cordons)
+        return None if (ledger := self.read_ledger()) is None else CordonTable(by_source=ledger.cordons)
 
     def parts(self) -> FractionTable | None:
         """The reservations and bindings of fractions."""
-        return None if (ledger := self._read()) is None else ledger.fractions
+        return None if (ledger := self.read_ledger()) is None else ledger.fractions
 
     async def reserve(self, resource: ResourceName, devices: Sequence[DeviceId], cdi_name: str) -> Reservation:
         """Promise device ids before their container is known."""
         ids, now = tuple(devices), self._clock.wall()
         promise = Reservation(number=0, resource=resource, devices=ids, since_seconds=now, cdi_name=cdi_name)
-        (reserved,) = await self._commit(
+        (reserved,) = await self.commit(
             lambda ledger: [Reserved(reservation=replace(promise, number=ledger.next_number))], may_stand=True
         )
         return reserved.reservation
@@ -316,22 +317,21 @@ class Journal:
             bound.append(numbered)
             return records
 
-        await self._commit(decide, may_stand=True)
+        await self.commit(decide, may_stand=True)
         return bound[-1]
 
     async def release(self, reasons: Mapping[int, str]) -> None:
         """End bindings or reservations."""
         now = self._clock.wall()
-        ended = [Released(number=number, at_seconds=now, why=why) for number, why in reasons.items()]
-        await self._commit(lambda _: ended)
+        await self.commit(lambda _: [Released(number=one, at_seconds=now, why=why) for one, why in reasons.items()])
 
     def ready_claims(self) -> ReadyClaims | None:
         """The prepared claims."""
-        return None if (ledger := self._read()) is None else ledger.ready_claims
+        return None if (ledger := self.read_ledger()) is None else ledger.ready_claims
 
     def ended_claim(self, uid: str) -> EndedClaim | None:
         """A claim that was unprepared not long ago; not published, as subscribers would hold many copies of all."""
-        return None if (ledger := self._read()) is None else ledger.ended_claims.get(uid)
+        return None if (ledger := self.read_ledger()) is None else ledger.ended_claims.get(uid)
 
     async def prepare_claim(self, claim: PreparedClaim, capacities: Iterable[GpuFraction]) -> None:
         """Make a prepared claim durable."""
@@ -343,15 +343,15 @@ class Journal:
                 raise ClaimRefused(reason)
             return [Prepared(claim=claim)]
 
-        await self._commit(decide)
+        await self.commit(decide)
 
     async def unprepare_claim(self, uid: str, why: str) -> None:
         """Make the end of a claim durable."""
-        await self._commit(lambda _: [Unprepared(uid=uid, at_seconds=self._clock.wall(), why=why)])
+        await self.commit(lambda _: [Unprepared(uid=uid, at_seconds=self._clock.wall(), why=why)])
 
     async def begin_change(self, owner: str, gpu: GpuUuid, step: Step) -> int:
         """Make the beginning of a change durable."""
-        (stepped,) = await self._commit(
+        (stepped,) = await self.commit(
             lambda ledger: [Stepped(number=ledger.next_number, owner=owner, gpu=gpu, step=step)]
         )
         return stepped.number
@@ -360,22 +360,22 @@ class Journal:
         """Make the next step of a change durable."""
 
         def decide(ledger: Ledger) -> Sequence[Stepped]:
-            change = ledger.changes.get(number)
-            if change is None:
+            if (change := ledger.changes.get(number)) is None:
                 raise JournalUnavailable(self._path, f"it knows of no change {number}")
             return [Stepped(number=number, owner=change.owner, gpu=change.gpu, step=step)]
 
-        await self._commit(decide)
+        await self.commit(decide)
 
     async def settle_change(self, number: int, outcome: str) -> None:
         """Make the end of a change durable."""
-        await self._commit(lambda _: [Finished(number=number, at_seconds=self._clock.wall(), outcome=outcome)])
+        await self.commit(lambda _: [Finished(number=number, at_seconds=self._clock.wall(), outcome=outcome)])
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """An owner's changes under way."""
-        return None if (read := self._read()) is None else tuple(c for c in read.changes.values() if c.owner == owner)
+        known = None if (ledger := self.read_ledger()) is None else ledger.changes.values()
+        return None if known is None else tuple(change for change in known if change.owner == owner)
 
-    async def _commit(self, decide: Callable[[Ledger], Sequence[R]], *, may_stand: bool = False) -> Sequence[R]:
+    async def commit(self, decide: Callable[[Ledger], Sequence[R]], *, may_stand: bool = False) -> Sequence[R]:
         """Write the records that `decide` makes of the newest ledger, or that it refuses with an `AllocationError`."""
         async with self.turn:
             self.tended.get()

@@ -35,12 +35,14 @@ from nodeagent.components.allocations.roles.grants import (
     Index,
     index_entries,
 )
+from nodeagent.components.allocations.roles.repairs import SessionKept, apply_session
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Change, EndedClaim, FractionTable, PreparedClaim, Reservation
 from nodeagent.model.offering import AllocationMode
+from nodeagent.model.repairs import FaultSession
 from nodeagent.model.values import Value
 
 FORMAT: Final = 2
@@ -64,9 +66,19 @@ class Opened(Value, frozen=True, tag="opened"):
     doors: Mapping[GpuUuid, AllocationMode] = field(default_factory=dict)
     cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
     faults: HeldFaults = field(default_factory=dict)
+    sessions: tuple[FaultSession, ...] = ()
 
 
-Record = Opened | GrantRecord | FractionRecord | ClaimRecord | ChangeRecord | AllocationModeRecord | CordonsKept
+Record = (
+    Opened
+    | GrantRecord
+    | FractionRecord
+    | ClaimRecord
+    | ChangeRecord
+    | AllocationModeRecord
+    | CordonsKept
+    | SessionKept
+)
 
 _read_allocation: Final = attrgetter("allocation")
 
@@ -97,6 +109,8 @@ class Ledger(Value, frozen=True, dict=True):
     cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
     faults: HeldFaults = field(default_factory=dict)
     """Changed by no record of their own, which an earlier version would not know: a journal begun anew has them."""
+    sessions: Mapping[int, FaultSession] = field(default_factory=dict)
+    """Fault sessions, the closed ones for as long as their attempts count."""
 
     @property
     def table(self) -> AllocationTable:
@@ -169,6 +183,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         doors=ledger.doors,
         cordons=ledger.cordons,
         faults=ledger.faults,
+        sessions=tuple(ledger.sessions.values()),
     )
 
 
@@ -187,6 +202,7 @@ def _read_opened(record: Opened) -> Ledger:
         doors=record.doors,
         cordons=record.cordons,
         faults=record.faults,
+        sessions={session.number: session for session in record.sessions},
     )
 
 
@@ -204,6 +220,7 @@ class _Draft:
         self._fractions: FractionDraft | None = None
         self._claims: ClaimDraft | None = None
         self._changes, self._doors, self._cordons = dict(ledger.changes), dict(ledger.doors), dict(ledger.cordons)
+        self._sessions = dict(ledger.sessions)
 
     def apply(self, record: Record) -> None:
         if isinstance(record, GrantRecord):
@@ -224,6 +241,8 @@ class _Draft:
             apply_allocation_mode(self._doors, record)
         elif isinstance(record, CordonsKept):
             apply_cordons(self._cordons, record)
+        elif isinstance(record, SessionKept):
+            apply_session(self._sessions, record, self._next_number)
         else:
             self._begin(_read_opened(record))
             self._open_grants()  # the history may have to be shortened
@@ -248,6 +267,7 @@ class _Draft:
             doors=self._doors,
             cordons=self._cordons,
             faults=known.faults if grants is None else grants.faults,
+            sessions=self._sessions,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
         ledger.__dict__["index"] = known.index if grants is None else grants.index
@@ -262,4 +282,6 @@ def _read_number(record: Record) -> int:
         return record.reservation.number
     if isinstance(record, Bound):
         return record.binding.number
+    if isinstance(record, SessionKept):
+        return record.session.number
     return record.number if isinstance(record, Stepped) else 0

@@ -113,7 +113,10 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
     fractions = _merge_fractions(ledger.fractions, present.fractions, offset)
     changes = {number + offset: replace(change, number=number + offset) for number, change in present.changes.items()}
     holdings |= {str(number): str(number + offset) for number in present.fractions.bindings}
-    used = (*fractions.reservations, *fractions.bindings, *changes)
+    sessions = {
+        number + offset: replace(session, number=number + offset) for number, session in present.sessions.items()
+    }
+    used = (*fractions.reservations, *fractions.bindings, *changes, *sessions)
     return replace(
         ledger,
         next_number=max(ledger.next_number, *(number + 1 for number in used)) if used else ledger.next_number,
@@ -124,6 +127,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         doors={**ledger.doors, **present.doors},
         cordons={**ledger.cordons, **present.cordons},
         faults=_merge_faults(ledger.faults, {holdings.get(key, key): seen for key, seen in present.faults.items()}),
+        sessions={**ledger.sessions, **sessions},
     )
 
 

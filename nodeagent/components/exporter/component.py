@@ -22,7 +22,11 @@ from nodeagent.components.exporter.exposition import (
     RememberedBlocks,
     render_families,
 )
-from nodeagent.components.exporter.families.admission import build_claim_families, build_signal_families
+from nodeagent.components.exporter.families.admission import (
+    build_claim_families,
+    build_repair_families,
+    build_signal_families,
+)
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,
     ExporterFacts,
@@ -80,6 +84,7 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
@@ -242,6 +247,7 @@ class Exporter:
             *self._build_mig(),
             *build_claim_families(self._bus.read(ReadyClaims), self._bus.read(PublishedSlices)),
             *build_signal_families(self._bus.read(PodEventCounts)),
+            *build_repair_families(self._bus.read(RepairState)),
         )
         part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]

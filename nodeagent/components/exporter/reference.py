@@ -7,7 +7,11 @@ from nodeagent.components.exporter.catalogue.all_fields import FIELDS, list_extr
 from nodeagent.components.exporter.catalogue.field import Field, LabelField
 from nodeagent.components.exporter.catalogue.missing import COMMON_MISSING, explain_missing
 from nodeagent.components.exporter.exposition import Family
-from nodeagent.components.exporter.families.admission import build_claim_families, build_signal_families
+from nodeagent.components.exporter.families.admission import (
+    build_claim_families,
+    build_repair_families,
+    build_signal_families,
+)
 from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
 from nodeagent.components.exporter.families.devices import build_device_families
 from nodeagent.components.exporter.families.fractions import build_fraction_families
@@ -185,6 +189,8 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_claim_families(None, None))
     yield "\n## Signals\n\nEvents on pods about faults of their GPUs; see [signals](signals.md).\n"
     yield from _tabulate(build_signal_families(None))
+    yield "\n## Repairs\n\nFault sessions, where `repairs.mode` is not `off`; see [repairs](repairs.md).\n"
+    yield from _tabulate(build_repair_families(None))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"

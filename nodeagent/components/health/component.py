@@ -290,7 +290,8 @@ class Health:
                 self._bus.publish_fact(fault, source=self.name)
         reported = _parse_xid_line(line, self._judge.inventory)
         if reported is not None and is_old:
-            self._judge.note_xid(reported, Moment(at=at, wall=self._clock.wall()), self._live.now.health, is_old=True)
+            then = Moment(at=at, wall=self._clock.wall() - self._clock.monotonic() + at)
+            self._judge.note_xid(reported, then, self._live.now.health, is_old=True)
         elif reported is not None:
             self._hold_line(reported, tasks)
         self._changed.wake()

@@ -22,10 +22,10 @@ from nodeagent.components.health.records import (
     stricter,
     worse,
 )
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 FLAPPING: Final = "flapping"
@@ -85,6 +85,7 @@ def note_xid(record: GpuRecord, seen: XidSeen, now: Moment) -> GpuRecord:
         reason=reason,
         since_wall=now.wall,
         last_at=now.at,
+        last_wall=now.wall,
         quiet_seconds=quiet,
         xid=entry.number,
         count=int(seen.is_counted),
@@ -137,6 +138,7 @@ def open_fault(record: GpuRecord, fault: Fault) -> GpuRecord:
         remedy=fault.remedy if is_worse else known.remedy,
         quiet_seconds=max(fault.quiet_seconds, known.quiet_seconds),
         since_wall=known.since_wall,
+        last_wall=max(fault.last_wall, known.last_wall),
         count=known.count + fault.count,
         is_level=known.is_level or fault.is_level,
         is_present=known.is_present or fault.is_present,
@@ -195,6 +197,7 @@ def _hold_level(record: GpuRecord, finding: Finding, now: Moment) -> GpuRecord:
     held = replace(
         fresh,
         since_wall=known.since_wall,
+        last_wall=known.last_wall,
         count=known.count,
         rule=stricter(fresh.rule, known.rule),
         is_correctable=known.is_correctable,
@@ -214,6 +217,7 @@ def _fault_of(
         reason=finding.reason,
         since_wall=now.wall,
         last_at=now.at,
+        last_wall=now.wall,
         quiet_seconds=finding.quiet_seconds,
         is_level=True,
         is_present=is_present,
@@ -274,6 +278,7 @@ def _let_return(record: GpuRecord, device: DeviceUuid, now: Moment, settings: He
         reason=f"failed again after {count} returns within {hours:g} h",
         since_wall=now.wall,
         last_at=now.at,
+        last_wall=now.wall,
     )
     return open_fault(record, flapping)
 

@@ -11,9 +11,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from nodeagent.components.health.evidence.xids import DAY, XidEntry
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 
 PLUGIN_IGNORES: Final = frozenset({13, 31, 43, 45, 68, 109})
 """XIDs that the vendor's device plugin takes for faults of applications."""

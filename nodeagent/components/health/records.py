@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import field
 
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 VERDICT_RANK: Final = {Verdict.HEALTHY: 0, Verdict.SUSPECT: 1, Verdict.UNKNOWN: 2, Verdict.UNHEALTHY: 3}
@@ -42,6 +42,8 @@ class Fault(Value, frozen=True):
     since_wall: float
     last_at: float
     """When it was last seen."""
+    last_wall: float = 0.0
+    """Its newest report, or the first poll with it, by the wall clock: repairs are compared with it over boots."""
     quiet_seconds: float = 0.0
     xid: int | None = None
     count: int = 1

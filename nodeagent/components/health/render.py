@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from nodeagent.components.health.records import RULE_RANK, VERDICT_RANK, Fault, GpuRecord, ReportedVerdict
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import VerdictChanged
 from nodeagent.model.gpu import Gpu, Inventory
@@ -20,6 +19,7 @@ from nodeagent.model.health import (
     Verdict,
 )
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 from nodeagent.model.wording import render_age
 
@@ -129,7 +129,17 @@ def _describe_faults(healthy: DeviceHealth, fault: Fault, faults: Sequence[Fault
 def _list_findings(faults: Iterable[Fault]) -> tuple[FoundFault, ...]:
     """Each kind of finding once: a GPU and a MIG device of the GPU may share a kind."""
     worst = {fault.key: fault for fault in sorted(faults, key=_weigh)}
-    return tuple(FoundFault(key=key, verdict=each.verdict, rule=each.rule) for key, each in sorted(worst.items()))
+    return tuple(
+        FoundFault(
+            key=key,
+            verdict=fault.verdict,
+            rule=fault.rule,
+            remedy=fault.remedy,
+            seen_seconds=max(fault.last_wall, fault.since_wall),
+            is_present=fault.is_present,
+        )
+        for key, fault in sorted(worst.items())
+    )
 
 
 def _judge_silence(healthy: DeviceHealth, record: GpuRecord, inputs: VerdictInputs) -> tuple[DeviceHealth, ...]:

@@ -227,6 +227,17 @@ class HealthSettings(HealthLimits):
     )
 
 
+class RepairsSettings(Section):
+    """Repairs of GPUs with a fault that a reset, a reboot or service mends."""
+
+    mode: Literal["off", "observe"] = knob(
+        OneOf(("off", "observe")),
+        "off",
+        "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it",
+        "whoever switches repairs on knows the node's pods; the agent does not",
+    )
+
+
 class InventorySettings(Section):
     """The pauses between readings of the hardware."""
 

@@ -54,6 +54,19 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="look at the file that was moved aside; this stands until the agent is restarted",
     ),
     ConditionDefinition(
+        code="repair-planned",
+        severity="info",
+        title="a GPU has a fault that a repair would mend",
+        remedy="do what the detail says, or have it done; `nodeagent repairs explain SESSION` shows why",
+        depends_on=BLINDING_CODES,
+    ),
+    ConditionDefinition(
+        code="findings-unsettled",
+        severity="warning",
+        title="the findings about GPUs did not settle after the start, fault sessions follow what was found last",
+        remedy="look at `nodeagent gpu health` and the detail; this stands until the agent is restarted",
+    ),
+    ConditionDefinition(
         code="nvml-worker-left-behind",
         severity="warning",
         title="a process of the agent sleeps in the driver and cannot be ended",

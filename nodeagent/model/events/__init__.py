@@ -35,6 +35,7 @@ from nodeagent.model.events.hardware import (
     GpuForgotten,
     GpuVanished,
     MigLayoutChanged,
+    RepairStepped,
     VerdictChanged,
     XidReported,
 )
@@ -72,6 +73,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
@@ -120,6 +122,7 @@ __all__ = [
     "MpsDaemonStarted",
     "NodeRequestRefused",
     "RefusedPodDeleted",
+    "RepairStepped",
     "RuntimeConfigured",
     "RuntimeRestarted",
     "SlicesWritten",
@@ -158,6 +161,7 @@ STATES: tuple[type[Value], ...] = (
     ClusterLink,
     PodLabelTable,
     PodEventCounts,
+    RepairState,
 )
 
 FACTS: tuple[type[Value], ...] = (
@@ -173,6 +177,7 @@ FACTS: tuple[type[Value], ...] = (
     MpsDaemonEnded,
     DriverChanged,
     VerdictChanged,
+    RepairStepped,
     CdiSpecsWritten,
     RuntimeConfigured,
     RuntimeRestarted,

@@ -4,6 +4,7 @@ from nodeagent.model.driver import DriverPhase
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
 from nodeagent.model.nvidia import EVENT_SOURCE
+from nodeagent.model.repairs import Rung
 from nodeagent.model.values import Value
 
 
@@ -105,6 +106,15 @@ class VerdictChanged(Value, frozen=True):
     before: Verdict
     after: Verdict
     reason: str = ""
+
+
+class RepairStepped(Value, frozen=True):
+    """A fault session was opened, climbed, or closed; the journal held the step first."""
+
+    session: int
+    gpus: tuple[GpuUuid, ...]
+    rung: Rung
+    step: str
 
 
 class FaultInjected(Value, frozen=True):

@@ -31,7 +31,14 @@ from nodeagent.model.ports.hardware import (
     ProcessPlace,
     ProcessPlaces,
 )
-from nodeagent.model.ports.journal import AllocationModeStore, ChangeJournal, ClaimJournal, CordonStore, FractionJournal
+from nodeagent.model.ports.journal import (
+    AllocationModeStore,
+    ChangeJournal,
+    ClaimJournal,
+    CordonStore,
+    FractionJournal,
+    RepairJournal,
+)
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
     ContainerDevices,
@@ -85,6 +92,7 @@ __all__ = [
     "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",
+    "RepairJournal",
     "ShimHost",
     "VgpuLibrary",
     "Withdraw",

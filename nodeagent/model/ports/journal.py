@@ -20,6 +20,7 @@ from nodeagent.model.journal import (
     Step,
 )
 from nodeagent.model.offering import AllocationMode
+from nodeagent.model.repairs import FaultSession
 
 
 class AllocationModeStore(Protocol):
@@ -67,6 +68,22 @@ class ChangeJournal(Protocol):
 
     def changes(self, owner: str) -> tuple[Change, ...] | None:
         """The owner's changes under way; `None` before the journal is read."""
+        ...
+
+
+class RepairJournal(Protocol):
+    """Journals fault sessions, an intent before its act. It has a single user, the component that decides."""
+
+    def read_boot(self) -> str:
+        """The id of the present boot."""
+        ...
+
+    def sessions(self) -> Mapping[int, FaultSession] | None:
+        """The sessions by number, the closed ones while they count; `None` before the journal is read."""
+        ...
+
+    async def keep_session(self, session: FaultSession) -> FaultSession:
+        """Make a session durable, in place of the session of its number; one with number 0 is given a number."""
         ...
 
 

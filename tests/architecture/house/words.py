@@ -114,7 +114,10 @@ TERMS: Final = (
         "adoption", "A container that runs already is entered in the journal, because the agent's notes of it are gone."
     ),
     Term("recovery", "What the agent does at its start with what the journal holds and the node has."),
-    Term("audit log", "One line for each change that the agent made outside itself."),
+    Term(
+        "audit log",
+        "One line for each change that the agent made outside itself, and each step of a fault session.",
+    ),
     Term("history", "What was given out and has come back, or happened, as it is shown later."),
     # How the agent runs
     Term("component", "One part of the agent with a life of its own, started and restarted by the supervisor."),
@@ -138,6 +141,11 @@ TERMS: Final = (
     Term("reading", "One number of a sample."),
     Term("severity", "How soon a person must look: info, warning or error."),
     Term("remedy", "The sentence that says what to do about a condition."),
+    Term("fault session", "The faults of GPUs that are repaired together, from the first of them to their end."),
+    Term("rung", "A kind of repair, in the order from the mildest to the last resort: the ladder."),
+    Term("attempt", "A repair that was begun: its intent is in the journal before the act, its outcome after it."),
+    Term("guard", "How often a GPU may be reset and a node be rebooted for repairs within seven days."),
+    Term("settling", "The wait after a start until several polls in a row find the same."),
 )
 
 RETIRED: Final = (

@@ -49,6 +49,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "cluster",
             "node_requests",
             "signals",
+            "repairs",
             "web",
         )
     },

@@ -5,6 +5,7 @@ import pytest
 
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Opened
+from nodeagent.components.allocations.repair_journal_task import RepairSessions
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
@@ -14,7 +15,7 @@ from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.offering import AllocationMode
 from tests.component.allocations.harness import World
 from tests.support.allocations import GPU, device_ids, make_entry
-from tests.support.journals import gpu, make_cordon
+from tests.support.journals import gpu, make_cordon, make_session
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -120,3 +121,17 @@ async def test_no_door_is_set_while_nobody_keeps_the_journal(world: World) -> No
     with pytest.raises(JournalUnavailable, match="starting or has failed"):
         await world.journal.set_allocation_mode(gpu("a"), AllocationMode.NONE)
     assert world.journal.doors() is None
+
+
+async def test_a_fault_session_outlives_the_agent_under_its_number(world: World) -> None:
+    """The numbers are of the journal's one sequence; before the journal is read nothing is said of sessions."""
+    sessions = RepairSessions(world.journal, world.clock)
+    async with world.running():
+        await world.journal.record(GPU, device_ids("a"))
+        opened = await sessions.keep_session(make_session(0))
+        assert opened == make_session(2)
+        closed = await sessions.keep_session(make_session(2, closed_seconds=world.clock.wall()))
+    assert sessions.sessions() is None
+    async with world.running():
+        assert sessions.sessions() == {2: closed}
+        assert sessions.read_boot() == world.journal.node.boot

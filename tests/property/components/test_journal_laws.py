@@ -26,7 +26,16 @@ from nodeagent.model.journal import FractionTable
 from nodeagent.model.offering import AllocationMode
 from tests.support.allocations import make_entry, pod_named
 from tests.support.examples import examples
-from tests.support.journals import gpu, make_binding, make_claim, make_cordon, make_part, make_reservation, stepped
+from tests.support.journals import (
+    gpu,
+    kept,
+    make_binding,
+    make_claim,
+    make_cordon,
+    make_part,
+    make_reservation,
+    stepped,
+)
 
 NAMES = st.sampled_from("abc")
 UIDS = st.sampled_from(["one", "two", "three"])
@@ -78,6 +87,9 @@ def _records(ledger: Ledger) -> st.SearchStrategy[Record]:
             st.sampled_from(list(CordonSource)),
             st.lists(st.builds(make_cordon, NAMES, st.none() | st.floats(0, 1e10)), max_size=2),
         ),
+        st.builds(
+            lambda n, name, closed: kept(n, name, closed_seconds=closed), next_or_old, NAMES, st.none() | st.just(1.0)
+        ),
     )
 
 
@@ -93,7 +105,7 @@ def check_laws(ledger: Ledger) -> None:
     assert set(redeemed) <= fractions.reservations.keys()
     assert set(fractions.redeemed) == set(redeemed)
     assert fractions.promised == FractionTable(reservations=fractions.reservations).promised
-    tables = (ledger.entries, fractions.reservations, fractions.bindings, ledger.changes)
+    tables = (ledger.entries, fractions.reservations, fractions.bindings, ledger.changes, ledger.sessions)
     numbers = [number for table in tables for number in table]
     assert len(set(numbers)) == len(numbers)
     assert all(number < ledger.next_number for number in numbers)

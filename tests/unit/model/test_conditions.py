@@ -6,13 +6,13 @@ import pytest
 from nodeagent.cli.gpu.source import TROUBLES
 from nodeagent.components.health.evidence.xids import CATALOGUE as XIDS
 from nodeagent.components.health.evidence.xids import find_xid
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.values import ActiveConditions, Envelope, name_type
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.events import FACTS, STATES
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.remedies import Remedy
 from tests.support.virtual_time import FakeClock
 from tests.unit.deploy.queries import read_rules
 

@@ -7,6 +7,7 @@ from nodeagent.components.exporter.exposition import Family, counter, gauge
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import PodEventCounts
 from nodeagent.model.plugin import AdmissionFacts
+from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
 
 
@@ -84,5 +85,34 @@ def build_signal_families(counts: PodEventCounts | None) -> tuple[Family, ...]:
             "nodeagent_signal_events_waiting",
             "Events on pods about faults of their GPUs that are yet to be written.",
             [((), told.waiting)] if counts is not None else [],
+        ),
+    )
+
+
+def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
+    """The families about fault sessions; no series where repairs are off."""
+    told = state or RepairState()
+    standing = [session for session in told.sessions if session.is_open]
+    at_rung = {rung: sum(session.rung is rung for session in standing) for rung in Rung}
+    return (
+        gauge(
+            "nodeagent_repair_sessions",
+            "Open fault sessions, by the rung of the ladder on which they stand.",
+            [((("rung", rung),), count) for rung, count in at_rung.items()] if state is not None else [],
+        ),
+        counter(
+            "nodeagent_repair_sessions_opened_total",
+            "Fault sessions opened since the agent started.",
+            [((), told.opened)] if state is not None else [],
+        ),
+        counter(
+            "nodeagent_repair_sessions_closed_total",
+            "Fault sessions closed since the agent started, by how they ended.",
+            [((("ending", each),), told.closed.get(each, 0)) for each in Ending] if state is not None else [],
+        ),
+        gauge(
+            "nodeagent_repair_settled",
+            "1 once the findings after the start have settled, so that fault sessions follow them.",
+            [((), not told.unsettled)] if state is not None else [],
         ),
     )

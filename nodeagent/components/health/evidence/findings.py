@@ -2,10 +2,10 @@
 
 from nodeagent.components.health.evidence.xids import Scope
 from nodeagent.components.health.records import LevelMemory
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule, Verdict
 from nodeagent.model.ids import DeviceUuid
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 

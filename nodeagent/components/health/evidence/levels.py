@@ -14,12 +14,12 @@ from nodeagent.components.health.evidence.findings import Finding, PollResult, s
 from nodeagent.components.health.evidence.links import judge_nvlinks, judge_pcie
 from nodeagent.components.health.evidence.rates import judge_rates
 from nodeagent.components.health.records import LevelMemory
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.health import ReturnRule
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.nvidia import LIBRARY
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import GpuSample
 
 RECOVERY_ACTION: Final = "recovery-action"

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import Finding, suspect
 from nodeagent.components.health.evidence.xids import DAY
 from nodeagent.components.health.records import LevelMemory
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import GpuSample
 
 _L: Final = ReturnRule.LEVELS_CLEAN

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import Finding, suspect, unhealthy
 from nodeagent.components.health.evidence.xids import DAY, HOUR
 from nodeagent.components.health.records import CounterWindow, LevelMemory
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.health import ReturnRule
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import GpuSample
 
 MINUTE: Final = 60.0

@@ -6,8 +6,8 @@ from typing import Final
 from nodeagent.components.health.evidence.findings import Finding, suspect, unhealthy
 from nodeagent.components.health.evidence.levels import judge_recovery_action
 from nodeagent.components.health.evidence.xids import DAY
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule
+from nodeagent.model.remedies import Remedy
 
 LOOK_AT_ONCE: Final = frozenset({"watch_resumed", "double_bit_ecc", "recovery_action", "gpu_back", "bind"})
 """After these the levels tell more than the event."""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent.components.health.evidence.xids import HOUR
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 

@@ -7,8 +7,8 @@ Refuses unknown text: without a reading the catalogue's entry stands.
 import re
 from typing import Final
 
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.values import Value
 
 HOUR: Final = 3600.0

@@ -43,6 +43,7 @@ QUIET = frozenset(
         "PodEventCounts",
         "PodLabelTable",
         "PublishedSlices",
+        "RepairState",
         "RuntimeState",
     }
 )
@@ -147,6 +148,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
     events.AllocationModeChosen: lambda one, names: (
         f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
     ),
+    events.RepairStepped: lambda one, names: f"fault session {one.session} of {_list(one.gpus, names)} {one.step}",
     events.GpuCordoned: lambda one, names: f"{_call(one.gpu, names)} cordoned {one.detail}",
     events.GpuUncordoned: lambda one, names: (
         f"{_call(one.gpu, names)} no longer cordoned by {one.source}{_because(one.reason)}"

@@ -17,10 +17,12 @@ from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
+from nodeagent.components.allocations.roles.repairs import SessionKept
 from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
 from nodeagent.model.offering import AllocationMode
+from nodeagent.model.repairs import Attempt, Ending, Outcome, Rung
 from nodeagent.rules.signals import Severity
 from tests.support.allocations import granted, pod_named
 from tests.support.files.golden import GOLDEN, check_golden
@@ -28,12 +30,14 @@ from tests.support.journals import (
     CORE,
     MEMORY,
     gpu,
+    kept,
     make_binding,
     make_claim,
     make_cordon,
     make_part,
     make_reservation,
     make_seen,
+    make_session,
     stepped,
 )
 
@@ -98,7 +102,7 @@ def test_the_old_journals_have_all_that_there_was() -> None:
 
 
 def make_every_record(*, of_today: bool = True) -> list[Record]:
-    """Of a node without cordons, faults and metadata files where the records are those of earlier agents."""
+    """Of a node without cordons, faults, metadata files and sessions where the records are those of earlier agents."""
     shared = PreparedDevice(
         requests=("gpu", "gpu/small"),
         pool="node",
@@ -135,10 +139,28 @@ def make_every_record(*, of_today: bool = True) -> list[Record]:
         AllocationModeSet(gpu=gpu("d"), door=AllocationMode.NONE, at_seconds=2.5),
         CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a"),), at_seconds=2.6),
     ]
+    acted = msgspec.structs.replace(
+        make_session(15, closed_seconds=12.0),
+        ending=Ending.REPAIRED,
+        attempts=(
+            Attempt(
+                rung=Rung.RESET,
+                boards=("1650",),
+                boot="boot",
+                began_seconds=10.0,
+                deadline_seconds=610.0,
+                outcome=Outcome.PROVEN,
+                ended_seconds=12.0,
+            ),
+        ),
+    )
     cordons: list[Record] = [
         CordonsKept(source=CordonSource.ANNOTATION, cordons=(make_cordon("d", 90.0),), at_seconds=9.0),
         CordonsKept(source=CordonSource.COMMAND, cordons=(), at_seconds=10.0),
         CordonsKept(source=CordonSource.BRAKE, cordons=(BRAKED,), at_seconds=11.0),
+        kept(15, at=9.5),
+        SessionKept(session=acted, at_seconds=12.0),
+        kept(16, "b", at=13.0),
     ]
     ledger = replay(before if of_today else before[:-1], 10)
     faults = {"3": (make_seen(79),), "one": (make_seen(31, severity=Severity.USER),)}
@@ -175,7 +197,7 @@ def test_format_2_is_written_as_it_is() -> None:
 
 
 def test_a_journal_of_format_2_with_fewer_words_is_read() -> None:
-    """As an agent without metadata files, cordons and receipts wrote it; what it does not say is as it was then."""
+    """As an agent without metadata files, cordons, receipts and sessions wrote it; what is not said is as it was."""
     parsed = parse_journal((JOURNALS / "format2-fewer-words.journal").read_bytes())
     assert (list(parsed.records), parsed.damage, parsed.refusal) == (make_every_record(of_today=False), "", "")
 
@@ -196,5 +218,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     }
     assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
     assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),), CordonSource.BRAKE: (BRAKED,)}
-    assert ledger.next_number == 15
+    assert {number: one.ending for number, one in ledger.sessions.items()} == {15: Ending.REPAIRED, 16: None}
+    assert ledger.next_number == 17
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

@@ -11,11 +11,13 @@ from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
 from nodeagent.components.allocations.roles.grants import Freed
+from nodeagent.components.allocations.roles.repairs import SessionKept
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Change, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.offering import AllocationMode
+from nodeagent.model.repairs import Attempt, Rung
 from tests.support.allocations import granted
 from tests.support.journals import (
     CORE,
@@ -23,11 +25,13 @@ from tests.support.journals import (
     MIB,
     bound,
     gpu,
+    kept,
     make_binding,
     make_claim,
     make_cordon,
     make_part,
     make_reservation,
+    make_session,
     make_step,
     reserved,
     stepped,
@@ -260,16 +264,30 @@ def test_doors_are_set_and_left_to_the_configuration() -> None:
 def test_the_cordons_of_a_source_replace_those_of_the_source_alone() -> None:
     """Whoever lifts a cordon lifts nobody else's."""
 
-    def kept(source: CordonSource, *names: str) -> CordonsKept:
+    def of_source(source: CordonSource, *names: str) -> CordonsKept:
         return CordonsKept(source=source, cordons=tuple(map(make_cordon, names)), at_seconds=1.0)
 
-    first, second = kept(CordonSource.COMMAND, "a"), kept(CordonSource.ANNOTATION, "a", "b")
+    first, second = of_source(CordonSource.COMMAND, "a"), of_source(CordonSource.ANNOTATION, "a", "b")
     assert after(first, second).cordons == {
         CordonSource.COMMAND: (make_cordon("a"),),
         CordonSource.ANNOTATION: (make_cordon("a"), make_cordon("b")),
     }
-    lifted = after(first, second, kept(CordonSource.ANNOTATION), kept(CordonSource.HAMI))
+    lifted = after(first, second, of_source(CordonSource.ANNOTATION), of_source(CordonSource.HAMI))
     assert lifted.cordons == {CordonSource.COMMAND: (make_cordon("a"),)}
+
+
+def test_a_closed_session_is_remembered_as_long_as_its_attempts_count() -> None:
+    """One without an attempt only among the newest; one with an attempt for seven days; an open one for ever."""
+    days = 86400.0
+    ledger = after(kept(1), *(kept(number, closed_seconds=2.0) for number in range(2, 70)))
+    assert sorted(ledger.sessions) == [1, *range(6, 70)]
+    attempt = Attempt(rung=Rung.RESET, boards=("1650",), boot="b", began_seconds=1.0, deadline_seconds=2.0)
+    acted = replace(make_session(70, closed_seconds=3.0), attempts=(attempt,))
+    ledger = after(SessionKept(session=acted, at_seconds=3.0), kept(71, at=6 * days))
+    assert sorted(ledger.sessions) == [70, 71]
+    ledger = after(SessionKept(session=acted, at_seconds=3.0), kept(71, at=7 * days + 4))
+    assert sorted(ledger.sessions) == [71]
+    assert sorted(after(SessionKept(session=acted, at_seconds=3.0), kept(71, at=8 * days), kept(70)).sessions) == [71]
 
 
 EVERYTHING: list[Record] = [
@@ -281,6 +299,7 @@ EVERYTHING: list[Record] = [
     stepped(5, "plan"),
     AllocationModeSet(gpu=gpu("b"), door=AllocationMode.FRACTIONS, at_seconds=1.0),
     CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a", 60.0),), at_seconds=1.0),
+    kept(6),
 ]
 
 
@@ -288,7 +307,8 @@ def test_a_journal_begun_anew_has_everything() -> None:
     """All that is given out and all that is under way is in the record that begins a journal."""
     ledger = after(*EVERYTHING)
     assert after(open_record(ledger, "machine", "boot")) == ledger
-    assert (ledger.next_number, len(ledger.changes), len(ledger.doors), len(ledger.cordons)) == (6, 1, 1, 1)
+    assert (ledger.next_number, len(ledger.changes), len(ledger.doors), len(ledger.cordons)) == (7, 1, 1, 1)
+    assert ledger.sessions == {6: make_session(6)}
 
 
 def test_an_opening_begins_with_what_it_says_alone() -> None:

@@ -13,6 +13,7 @@ from nodeagent.components.exporter.exposition import (
 from nodeagent.components.exporter.families.admission import (
     build_admission_families,
     build_claim_families,
+    build_repair_families,
     build_signal_families,
 )
 from nodeagent.components.exporter.families.gpus import build_cordon_families, build_mig_families, build_mps_families
@@ -25,10 +26,12 @@ from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.mps import daemon_of
+from tests.support.repairs import make_session
 from tests.support.texts.exposition import read_text
 from tests.unit.components.exporter.builders import find_value
 
@@ -198,3 +201,23 @@ def test_a_braked_gpu_counts_its_closings_until_it_is_proved() -> None:
         series = read_text(render_exposition(build_cordon_families(Offering(doors=(changed,)))).decode())
         assert find_value(series, "nodeagent_signal_brake_closings", **labels) == 3
         assert find_value(series, "nodeagent_signal_brake_trial", **labels) == trial
+
+
+def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
+    """Each rung has its series, one without a session too; with repairs off there is none."""
+    state = RepairState(
+        mode="observe", sessions=(make_session(), make_session(2, 1, Rung.SERVICE)), opened=3, closed={Ending.JOINED: 1}
+    )
+    standing, opened, closed, settled = build_repair_families(state)
+    assert {dict(labels)["rung"]: value for labels, value in standing.samples} == {
+        **dict.fromkeys(Rung, 0),
+        Rung.RESET: 1,
+        Rung.SERVICE: 1,
+    }
+    assert list(opened.samples) == [((), 3)]
+    assert {dict(labels)["ending"]: value for labels, value in closed.samples} == {
+        **dict.fromkeys(Ending, 0),
+        Ending.JOINED: 1,
+    }
+    assert list(settled.samples) == [((), True)]
+    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 4

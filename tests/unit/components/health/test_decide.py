@@ -14,9 +14,9 @@ from nodeagent.components.health.evidence.findings import suspect, unhealthy
 from nodeagent.components.health.evidence.xid_text import read_text
 from nodeagent.components.health.evidence.xids import DAY, HOUR, find_xid
 from nodeagent.components.health.policy import apply_policy
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import ProcessSample
 from tests.support.gpus import make_gpu, mig_uuid
 from tests.support.health import Gpu0, make_sample, moment

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 from nodeagent.components.health.evidence.findings import suspect
 from nodeagent.components.health.judge import Judge, find_holder
 from nodeagent.components.health.records import StoredVerdicts
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -15,6 +14,7 @@ from nodeagent.model.events import XidReported
 from nodeagent.model.gpu import Inventory, NvLink
 from nodeagent.model.health import HealthReport, ReturnRule, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
+from nodeagent.model.remedies import Remedy
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.selectors import find_named
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
@@ -64,6 +64,22 @@ def test_xid_hits_its_gpu_and_no_other() -> None:
     bench.look()
     assert bench.xid(48)
     assert bench.verdicts == [UNHEALTHY, HEALTHY]
+
+
+def test_a_verdict_says_when_each_fault_was_reported_last_and_what_mends_it() -> None:
+    """An older line of a log takes nothing from a newer report; a level is dated by its first poll, and is present."""
+    bench = Bench()
+    bench.look(2)
+    bench.xid(119)
+    bench.at -= 5
+    bench.xid(119)
+    bench.at += 5
+    (fault,) = bench.report().devices[0].findings
+    assert (fault.remedy, fault.seen_seconds, fault.is_present) == (Remedy.RESET_GPU, moment(10).wall, False)
+    bench.look(2, recovery_action=2)
+    faults = {fault.key: fault for fault in bench.report().devices[1].findings}
+    level = faults["recovery-action"]
+    assert (level.remedy, level.seen_seconds, level.is_present) == (Remedy.REBOOT_NODE, moment(15).wall, True)
 
 
 def test_xid_of_an_unknown_gpu_is_said_to_be_unknown() -> None:

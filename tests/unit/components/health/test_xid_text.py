@@ -3,8 +3,8 @@
 import pytest
 
 from nodeagent.components.health.evidence.xid_text import parse_recovery_action, read_text
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 
 HEALTHY, SUSPECT, UNHEALTHY = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY
 

@@ -4,9 +4,9 @@ import pytest
 
 from nodeagent.components.health.evidence.sxids import judge_passing, read_sxid
 from nodeagent.components.health.evidence.xids import CATALOGUE, DAY, HOUR, Scope, XidClass, XidEntry, find_xid
-from nodeagent.components.health.remedies import Remedy
 from nodeagent.config.sections.hardware import HealthSettings
 from nodeagent.model.health import ReturnRule, Verdict
+from nodeagent.model.remedies import Remedy
 
 HEALTHY, SUSPECT, UNHEALTHY = Verdict.HEALTHY, Verdict.SUSPECT, Verdict.UNHEALTHY
 

@@ -1,0 +1,89 @@
+"""Fault sessions of a whole agent: kept over a kill and a reboot, told by commands, and with repairs off not loaded."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.programs.agent_process import AgentProcess, run_command, running_agent, running_simulation
+
+pytestmark = [pytest.mark.slow, pytest.mark.may_block("agents are processes of their own here")]
+
+REPAIRS = "/api/v1/repairs"
+LOADED = """
+import sys
+import nodeagent.app.agent
+print([name for name in sys.modules if ".repair" in name and name.startswith("nodeagent.")])
+"""
+FAST = ("--set", "health.poll_seconds=0.5", "--set", "health.clean_polls=1", "--set", "inventory.sample_seconds=0.2")
+
+
+SLOW = ("--set", "health.poll_seconds=60")
+"""Before its second poll an agent closes no session."""
+
+
+def words(directory: Path, boot: str, rhythm: tuple[str, ...] = FAST) -> tuple[str, ...]:
+    """An agent of made-up GPUs on a host whose kernel names this boot."""
+    place = directory / "proc" / "sys" / "kernel" / "random"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "boot_id").write_text(f"{boot}\n")
+    sets = {"gpus.source": "simulated:dgx-h100", "repairs.mode": "observe", "node.proc_dir": directory / "proc"}
+    return (*rhythm, *(word for key, value in sets.items() for word in ("--set", f"{key}={value}")))
+
+
+def wait_sessions(agent: AgentProcess, is_so: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    return json.loads(agent.wait_until(REPAIRS, lambda body: is_so(json.loads(body)), "never came so far"))["sessions"]
+
+
+def break_gpu(agent: AgentProcess) -> dict[str, Any]:
+    """The session that a GPU off the bus opens."""
+    wait_sessions(agent, lambda state: state["mode"] == "observe" and not state["unsettled"])
+    agent.inject("xid", "79", "3")
+    (session,) = wait_sessions(agent, lambda state: len(state["sessions"]) == 1)
+    return session
+
+
+def test_a_session_outlives_a_kill_and_a_reboot(short_dir: Path) -> None:
+    """Under the same number; the reboot is noted, and judged once the findings have settled."""
+    with running_agent(short_dir, *words(short_dir, "one")) as agent:
+        opened = break_gpu(agent)
+        assert (opened["cause"], [gpu["index"] for gpu in opened["gpus"]]) == ("xid-79", [3])
+        agent.wait_for("/api/v1/conditions", "GPU 3; mode is observe")
+        agent.process.kill()
+    with running_agent(short_dir, *words(short_dir, "one", SLOW)) as agent:
+        (same,) = wait_sessions(agent, lambda state: len(state["sessions"]) == 1)
+        assert (same["number"], same["boot"], same["attempts"]) == (opened["number"], "one", [])
+        agent.process.kill()
+    with running_agent(short_dir, *words(short_dir, "two")) as agent:
+        (after,) = wait_sessions(agent, lambda state: bool(state["sessions"]) and not state["unsettled"])
+        assert (after["number"], after["boot"]) == (opened["number"], "two")
+        (attempt,) = after["attempts"]
+        assert (attempt["rung"], attempt["is_own"]) == ("reboot", False)
+        assert attempt["outcome"] is not None
+
+
+def test_the_commands_say_what_would_be_done_and_why_it_is_not(short_dir: Path) -> None:
+    with running_simulation(short_dir, "--pods", "0", "--set", "repairs.mode=observe", *FAST) as agent:
+        number = break_gpu(agent)["number"]
+        listed = run_command(short_dir, "repairs", "list")
+        assert "would request a reboot of the node for GPU 3; mode is observe" in listed.stdout
+        explained = run_command(short_dir, "repairs", "explain", str(number))
+        assert f"session {number}  open, rung reboot" in explained.stdout
+        asked = json.loads(run_command(short_dir, "repairs", "why-not", "3", "--json").stdout)
+        assert asked["reasons"] == ["mode is observe"]
+        assert "no fault is known" in run_command(short_dir, "repairs", "why-not", "2").stdout
+
+
+def test_off_nothing_of_repairs_is_loaded() -> None:
+    """But the journal's records, which every agent reads."""
+    shown = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout
+    allowed = {
+        "nodeagent.model.repairs",
+        "nodeagent.components.allocations.roles.repairs",
+        "nodeagent.components.allocations.repair_journal_task",
+    }
+    assert set(json.loads(shown.replace("'", '"'))) == allowed

@@ -1,0 +1,77 @@
+"""Fault sessions and their evidence, made of as little as a test cares about."""
+
+from collections.abc import Sequence
+
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
+from nodeagent.model.remedies import Remedy
+from nodeagent.model.repairs import Attempt, Evidence, FaultSession, Outcome, Rung
+from nodeagent.rules.repair.domains import describe_gpu
+from nodeagent.rules.repair.findings import Findings, read_findings
+from tests.support.gpus import gpu_uuid, make_gpu
+
+READY = DriverState(phase=DriverPhase.READY)
+
+
+def make_evidence(index: int, key: str = "xid-119", rung: Rung = Rung.RESET, seen: float = 0.0) -> Evidence:
+    return Evidence(gpu=gpu_uuid(index), key=key, rung=rung, seen_seconds=seen)
+
+
+def make_session(
+    number: int = 1, index: int = 0, rung: Rung = Rung.RESET, *, attempts: Sequence[Attempt] = (), boot: str = "one"
+) -> FaultSession:
+    return FaultSession(
+        number=number,
+        gpus=(describe_gpu(make_gpu(index)),),
+        cause="xid-119",
+        evidence=(make_evidence(index),),
+        rung=rung,
+        boot=boot,
+        opened_seconds=0.0,
+        attempts=tuple(attempts),
+    )
+
+
+def make_attempt(
+    rung: Rung = Rung.RESET,
+    outcome: Outcome | None = Outcome.FAILED,
+    *,
+    began: float = 0.0,
+    index: int = 0,
+    boot: str = "one",
+) -> Attempt:
+    return Attempt(
+        rung=rung,
+        boards=(gpu_uuid(index),),
+        boot=boot,
+        began_seconds=began,
+        deadline_seconds=began + 600,
+        outcome=outcome,
+        ended_seconds=None if outcome is None else began + 60,
+    )
+
+
+def make_fault(key: str = "xid-119", remedy: Remedy = Remedy.RESET_GPU, seen: float = 0.0) -> FoundFault:
+    return FoundFault(key=key, verdict=Verdict.UNHEALTHY, remedy=remedy, seen_seconds=seen)
+
+
+def make_report(inventory: Inventory, faults: dict[int, Sequence[FoundFault]]) -> HealthReport:
+    """The verdicts on all devices; GPUs that `faults` leaves out are healthy."""
+    devices = [
+        DeviceHealth(
+            device=uuid,
+            gpu=gpu.uuid,
+            verdict=Verdict.UNHEALTHY if faults.get(gpu.index) else Verdict.HEALTHY,
+            since_seconds=0.0,
+            findings=tuple(faults.get(gpu.index, ())),
+        )
+        for gpu in inventory.gpus
+        for uuid in gpu.device_uuids
+    ]
+    return HealthReport(generation=inventory.generation, devices=tuple(devices))
+
+
+def find_faults(inventory: Inventory, faults: dict[int, Sequence[FoundFault]]) -> Findings:
+    """The findings of a complete poll with these faults."""
+    return read_findings(make_report(inventory, faults), inventory, READY, {})

@@ -43,7 +43,10 @@ class ProverChild:
                 )
                 readings = msgspec.json.decode(answer, type=ProverReadings)
             except ChildStuck as error:
-                readings = ProverReadings(stopped=str(error), hung=True)
+                stopped = (
+                    f"no answer within {plan.deadline_seconds:g} s while at {error.step!r}; the process was killed"
+                )
+                readings = ProverReadings(stopped=stopped, hung=True)
             except ChildError as error:
                 readings = ProverReadings(stopped=str(error))
             finally:

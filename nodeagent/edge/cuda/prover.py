@@ -58,6 +58,7 @@ class Prover:
 
     def prove(self) -> None:
         """All of the plan, in the order of what it costs; `readings` has what was read, also after an error."""
+        announce_step("start CUDA")
         self._cuda.call("cuInit", 0)
         gpu = CudaGpu(self._cuda, self._order.gpu)
         self.readings = ProverReadings(
@@ -69,10 +70,9 @@ class Prover:
         self._found = gpu.allocate(16)
         self._prove_speeds(gpu)
         self._prove_sums(gpu)
-        ends = time.monotonic() + self._plan.repeat_seconds
         if self._plan.all_memory:
             self._prove_memory(gpu)
-        turn = 1
+        ends, turn = time.monotonic() + self._plan.repeat_seconds, 1
         while time.monotonic() < ends and not self._has_wrong_words():
             announce_step(f"soak {turn}")
             self._seed += 1

@@ -12,6 +12,7 @@ SONAME: Final = "libcuda.so.1"
 GIB: Final = 1 << 30
 NOTHING_WRITTEN: Final = -1
 HANGS: Final = -2
+CRASHES: Final = -3
 _HERE: Final = Path(__file__).parent
 # Its own calls and addresses stay its own, whoever else has symbols of these names.
 _FLAGS: Final = (
@@ -73,7 +74,7 @@ class FakeDriver:
     fail: Mapping[str, str] = field(default_factory=dict)
     """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process.
 
-    `NOTHING_WRITTEN` is success with nothing done, and a call that `HANGS` never returns.
+    `NOTHING_WRITTEN` is success with nothing done; a call that `HANGS` never returns, and `CRASHES` ends the program.
     """
     proves: bool = False
     """Whether its memory holds what is written there, so that the prover's kernels compute."""

@@ -1,6 +1,7 @@
 /* Start, devices, and the failures that the environment wants. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ result fake_begin(const char *name, int needs_init) {
         struct fault *fault = &faults[i];
         if (strcmp(fault->name, name) == 0 && (atomic_fetch_add(&fault->calls, 1) + 1 == fault->call || !fault->call)) {
             while (fault->code == HANGS) pause();
+            if (fault->code == CRASHES) raise(SIGSEGV);
             return fault->code;
         }
     }

@@ -28,6 +28,8 @@ enum {
 #define ALLOWS_NOTHING_WRITTEN (-1)
 /* As a fault: the call never returns. */
 #define HANGS (-2)
+/* As a fault: the call ends the program, as a bug in the library would. */
+#define CRASHES (-3)
 
 struct context {
     struct context *next;

@@ -159,8 +159,8 @@ EXPORT result cuMemcpyPeerAsync(address to, struct context *of, address from, st
                                 void *stream) {
     BEGIN;
     (void)stream, (void)of;
-    REQUIRE(other, INVALID_CONTEXT);
-    return copy(other->device, "peer", to, from, bytes);
+    REQUIRE(other && context_current(), INVALID_CONTEXT);
+    return copy(other->device, other == context_current() ? "peer" : "back", to, from, bytes);
 }
 
 EXPORT result cuDeviceCanAccessPeer(int *can, device which, device peer) {

@@ -67,11 +67,11 @@ def prove_gpus(settings: Settings, order: ProofOrder, list_users: ListUsers) -> 
     hardware = choose_hardware(live, settings.node.name or platform.node(), 1)
     library = find_library(find_driver_roots(settings).driver, LIBRARY)
     prover = ProverChild(library, dict(settings.driver.worker_environment))
-    return anyio.run(_Session(hardware, prover, list_users).run, order)
+    return anyio.run(ProofSession(hardware, prover, list_users).run, order)
 
 
-class _Session:
-    """One use of the driver."""
+class ProofSession:
+    """One use of the driver, for one order."""
 
     def __init__(self, hardware: Hardware, prover: ProverChild, list_users: ListUsers) -> None:
         self._hardware, self._prover, self._list_users = hardware, prover, list_users
@@ -81,6 +81,11 @@ class _Session:
         self._unwatched = ""
 
     async def run(self, order: ProofOrder) -> ProofResult:
+        """Prove each wanted GPU, and compare the speeds at last.
+
+        Raises:
+            DriverError: The driver cannot be asked.
+        """
         failed: DriverError | None = None
         proofs: list[GpuProof] = []
         async with anyio.create_task_group() as tasks:

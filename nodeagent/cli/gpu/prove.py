@@ -22,6 +22,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.edge.host.processes.device_holders import read_device_holders
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.proof import ProofStage, ProofVerdict
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml
@@ -85,8 +86,9 @@ def _find_users(records: GpusRecord, settings: Settings, answerer: Answerer, env
         claims = find_agent(settings, environ).read(f"{API}/claims", ClaimsRecord)
         for one in claims.prepared:
             for device in one.claim.devices:
+                gpu = GpuUuid(device.gpu or device.uuid)
                 if not device.is_admin:
-                    held[device.gpu] = (*held.get(device.gpu, ()), f"claim {one.claim.describe()}")
+                    held[gpu] = (*held.get(gpu, ()), f"claim {one.claim.describe()}")
 
     def list_users(gpu: Gpu, sample: GpuSample | None) -> tuple[str, ...]:
         running = {process.pid for process in sample.processes} if sample is not None else set()

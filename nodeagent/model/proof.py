@@ -50,6 +50,16 @@ class ProofPlan(Value, frozen=True):
     seed: int = 1
 
 
+class ProverOrder(Value, frozen=True):
+    """What the prover is asked."""
+
+    library: str
+    gpu: str
+    plan: ProofPlan
+    peers: tuple[str, ...] = ()
+    """UUIDs of idle GPUs to copy to."""
+
+
 class PatternPass(Value, frozen=True):
     """A pattern written by the GPU and compared by the GPU, after a copy or without one."""
 

@@ -13,9 +13,8 @@ import msgspec
 
 from nodeagent.core.children.child_process import ChildProcess
 from nodeagent.core.errors import ChildError, ChildStuck
-from nodeagent.edge.cuda.prover import ProverOrder
 from nodeagent.edge.host.driver.cuda_check import LIBRARY
-from nodeagent.model.proof import ProofPlan, ProverReadings
+from nodeagent.model.proof import ProofPlan, ProverOrder, ProverReadings
 
 _MODULE = "nodeagent.edge.cuda.prover"
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")

@@ -6,7 +6,6 @@ Refuses to judge: wrong words are counted, sums and speeds are handed over as re
 
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Final
@@ -17,8 +16,7 @@ from nodeagent.core.children.child_setup import announce_step, claim_answers, di
 from nodeagent.core.children.frames import read_frames, write_frame
 from nodeagent.edge.cuda.device import CudaGpu, GpuNotShown
 from nodeagent.edge.host.driver.cuda_check import Cuda, CudaCallFailed
-from nodeagent.model.proof import PatternPass, ProofPlan, ProverReadings, SmSum, Speed, SpeedKind
-from nodeagent.model.values import Value
+from nodeagent.model.proof import PatternPass, ProverOrder, ProverReadings, SmSum, Speed, SpeedKind
 
 MIB: Final = 1 << 20
 _SPEED_BYTES: Final = 256 * MIB
@@ -31,16 +29,6 @@ _MASKS: Final = (0, (1 << 64) - 1)
 _THREADS, _BLOCKS_OF_SM, _RECORD_WORDS = 128, 8, 6
 _NO_WORD: Final = (1 << 64) - 1
 _OUT_OF_MEMORY: Final = 2
-
-
-class ProverOrder(Value, frozen=True):
-    """What the prover is asked."""
-
-    library: str
-    gpu: str
-    plan: ProofPlan
-    peers: tuple[str, ...] = ()
-    """UUIDs of idle GPUs to copy to."""
 
 
 class Prover:
@@ -239,4 +227,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

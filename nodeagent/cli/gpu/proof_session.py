@@ -24,10 +24,9 @@ from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import name_device
 from nodeagent.rules.proof.floors import FloorTable, find_floors
-from nodeagent.rules.proof.instant import judge_growth, judge_instant
 from nodeagent.rules.proof.judge import judge_readings
 from nodeagent.rules.proof.speeds import describe_slow_peers, judge_speeds
-from nodeagent.rules.proof.stages import plan_neighbour
+from nodeagent.rules.proof.stages import judge_growth, judge_instant, plan_neighbour
 
 ListUsers = Callable[[Gpu, GpuSample | None], tuple[str, ...]]
 """Who uses a GPU now; empty for an idle GPU."""

@@ -38,6 +38,7 @@ OWN: Final = (
     Own("components/inventory/component.py", "codes of conditions that users have"),
     Own("model/conditions/", "codes of conditions, and remedies by the names of the driver's files and labels"),
     Own("model/driver.py", "a key in JSON that users have"),
+    Own("rules/proof/floors.py", "floors by the product names of GPUs"),
 )
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu
 from nodeagent.model.proof import ProofCheck, ProofVerdict
 from nodeagent.model.telemetry import GpuSample
-from nodeagent.rules.proof.instant import judge_growth, judge_instant
+from nodeagent.rules.proof.stages import judge_growth, judge_instant
 from tests.support.gpus import gpu_uuid, make_gpu
 
 PASSED, FAILED, UNTESTED = ProofVerdict.PASSED, ProofVerdict.FAILED, ProofVerdict.UNTESTED

@@ -15,6 +15,7 @@ from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.values import parse_duration, parse_xid
 from nodeagent.model.orders import CLEAR_GPU, CORDON_GPU, DOOR_WORDS, FORGET_GPU, SET_DOOR, UNCORDON_GPU
+from nodeagent.model.proof import ProofStage
 
 STATUS = Command(
     "status",
@@ -282,6 +283,35 @@ GPUS = Command(
             description="Reads /proc and needs no driver. As root it sees every process, else only your own.",
             arguments=(*ASKING, *TABLE, POD),
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
+        ),
+        Command(
+            "prove",
+            "whether a GPU computes, copies and remembers as it should, and as fast as the others",
+            runs="nodeagent.cli.gpu.prove:run",
+            exits=(ExitCode.UNWELL, ExitCode.NO_DRIVER, ExitCode.UNREACHABLE),
+            description=(
+                "Uses the GPU itself, in a process that is killed if it hangs, and only while nobody else does: a\n"
+                "GPU in use is not tested, and the table says who has it. Cordon the GPU first, lest a pod come.\n"
+                "Idle GPUs of the same model are measured, too, for their speeds.\n"
+                "Exit code 1: a GPU failed; 4: no GPU failed, and a GPU could not be tested."
+            ),
+            arguments=(
+                *ASKING,
+                *TABLE,
+                Argument(("gpu",), "index, UUID or PCI address; all for every GPU", metavar="GPU"),
+                Argument(
+                    ("--stage",),
+                    "instant: the driver's readings; quick: 1 to 2 s; proof: all memory and peers, 5 s; soak: minutes",
+                    choices=tuple(ProofStage),
+                    default=ProofStage.QUICK,
+                ),
+                Argument(("--floors",), "a file of least speeds by model, before those known", metavar="FILE"),
+            ),
+            examples=(
+                Example("nodeagent gpu prove 3", "after a reset"),
+                Example("nodeagent gpu prove all --stage proof", "before a node takes pods"),
+                Example("nodeagent gpu prove 3 --stage soak --json", "with every reading, for a ticket"),
+            ),
         ),
         command_order(
             "clear",

@@ -40,6 +40,7 @@ OWN: Final = (
     Own("model/conditions/", "codes of conditions, and remedies by the names of the driver's files and labels"),
     Own("model/driver.py", "a key in JSON that users have"),
     Own("model/repairers.py", "labels and taints of NVSentinel's"),
+    Own("rules/proof/floors.py", "floors by the product names of GPUs"),
 )
 
 

@@ -1,4 +1,4 @@
-"""CUDA's own headers and NVIDIA's runtime, of two versions: what no test could have invented.
+"""CUDA's own headers and NVIDIA's runtime, of two versions, and its assembler: what no test could have invented.
 
 `python -m tests.component.vgpu.cuda_packages` fetches what `requirements/cuda.txt` pins, and keeps it between runs.
 """
@@ -49,8 +49,13 @@ def find_place() -> Path:
     return find_cache() / "cuda" / f"{platform.machine()}-{hashlib.sha256(PINS.read_bytes()).hexdigest()[:16]}"
 
 
+def find_assembler() -> Path:
+    """`ptxas`, which translates kernels."""
+    return find_place() / "nvidia/cu13/bin/ptxas"
+
+
 def are_there() -> bool:
-    return all(package.library.exists() for package in PACKAGES)
+    return all(package.library.exists() for package in PACKAGES) and find_assembler().exists()
 
 
 def fetch() -> None:
@@ -66,6 +71,8 @@ def fetch() -> None:
         for wheel in Path(folder).glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(place)
+    # A wheel's programs lose their mode on the way.
+    find_assembler().chmod(0o755)
 
 
 if __name__ == "__main__":

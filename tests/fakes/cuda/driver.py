@@ -11,6 +11,8 @@ from tests.support.programs.compiled import compile_once
 SONAME: Final = "libcuda.so.1"
 GIB: Final = 1 << 30
 NOTHING_WRITTEN: Final = -1
+HANGS: Final = -2
+CRASHES: Final = -3
 _HERE: Final = Path(__file__).parent
 # Its own calls and addresses stay its own, whoever else has symbols of these names.
 _FLAGS: Final = (
@@ -72,8 +74,20 @@ class FakeDriver:
     fail: Mapping[str, str] = field(default_factory=dict)
     """By symbol: the code that each call returns, or `CODE@CALL` for one call, counted from 1 in each process.
 
-    `NOTHING_WRITTEN` is success with nothing done.
+    `NOTHING_WRITTEN` is success with nothing done; a call that `HANGS` never returns, and `CRASHES` ends the program.
     """
+    proves: bool = False
+    """Whether its memory holds what is written there, so that the prover's kernels compute."""
+    uuids: tuple[str, ...] = ()
+    """Of the first devices, as NVML has them."""
+    wrong: Mapping[str, int] = field(default_factory=dict)
+    """By `memory`, `to`, `from` or `peer`: the word that has a wrong bit after each write, or each such copy."""
+    gbps: Mapping[str, float] = field(default_factory=dict)
+    """By the same words: the speed, where it is not 1 GB/s."""
+    missing_sm: int | None = None
+    wrong_sm: int | None = None
+    faulty: int | None = None
+    """The device that has these faults, and slownesses; all of them by default."""
 
     def environ(self) -> dict[str, str]:
         """For programs; the loader finds the library by it."""
@@ -87,8 +101,21 @@ class FakeDriver:
             "FAKE_CUDA_POOL_STEP": str(self.pool_step),
             "FAKE_CUDA_EVERYTHING": str(int(self.has_everything)),
             "FAKE_CUDA_UNNAMED": self.unnamed,
+            **self._list_faults(),
             **({"FAKE_CUDA_FAIL": ",".join(f"{name}={code}" for name, code in self.fail.items())} if self.fail else {}),
         }
+
+    def _list_faults(self) -> dict[str, str]:
+        said = {
+            "FAKE_CUDA_BACKED": "1" if self.proves else "",
+            "FAKE_CUDA_UUID": ",".join(uuid.removeprefix("GPU-").replace("-", "") for uuid in self.uuids),
+            "FAKE_CUDA_WRONG": ",".join(f"{place}:{word}" for place, word in self.wrong.items()),
+            "FAKE_CUDA_GBPS": ",".join(f"{place}={speed}" for place, speed in self.gbps.items()),
+            "FAKE_CUDA_MISSING_SM": "" if self.missing_sm is None else str(self.missing_sm),
+            "FAKE_CUDA_WRONG_SM": "" if self.wrong_sm is None else str(self.wrong_sm),
+            "FAKE_CUDA_FAULTY": "" if self.faulty is None else str(self.faulty),
+        }
+        return {name: value for name, value in said.items() if value}
 
     def read(self) -> Account:
         """The account as it is now; once a program has started the driver."""

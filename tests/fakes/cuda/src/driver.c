@@ -1,6 +1,7 @@
 /* Start, devices, and the failures that the environment wants. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +59,11 @@ result fake_begin(const char *name, int needs_init) {
     pthread_once(&once, read_environment);
     for (int i = 0; i < fault_count; i++) {
         struct fault *fault = &faults[i];
-        if (strcmp(fault->name, name) == 0 && (atomic_fetch_add(&fault->calls, 1) + 1 == fault->call || !fault->call))
+        if (strcmp(fault->name, name) == 0 && (atomic_fetch_add(&fault->calls, 1) + 1 == fault->call || !fault->call)) {
+            while (fault->code == HANGS) pause();
+            if (fault->code == CRASHES) raise(SIGSEGV);
             return fault->code;
+        }
     }
     return (needs_init && !atomic_load(&initialized)) || atomic_load(&is_lost) ? NOT_INITIALIZED : SUCCESS;
 }
@@ -117,13 +121,14 @@ EXPORT result cuDeviceGetName(char *name, int length, device which) {
     return SUCCESS;
 }
 
-/* 15 bytes of nothing and the ordinal; of the first device what FAKE_CUDA_UUID says in 32 digits, where it does. */
+/* 15 bytes of nothing and the ordinal; of the first devices what FAKE_CUDA_UUID says, in 32 digits each with commas between. */
 static result get_uuid(uint8_t *uuid, device which) {
     REQUIRE(uuid, INVALID_VALUE);
     REQUIRE_DEVICE(which);
     memset(uuid, 0, 16);
     uuid[15] = (uint8_t)which;
-    const char *said = which == 0 ? getenv("FAKE_CUDA_UUID") : NULL;
+    const char *said = getenv("FAKE_CUDA_UUID");
+    if (said) said = strlen(said) >= 33 * (size_t)which + 32 ? said + 33 * which : NULL;
     for (int at = 0; said && at < 16; at++)
         if (sscanf(said + 2 * at, "%2hhx", &uuid[at]) != 1) {
             fprintf(stderr, "FAKE_CUDA_UUID is not 32 digits: %s\n", said);
@@ -147,8 +152,11 @@ EXPORT result cuDeviceGetAttribute(int *value, int attribute, device which) {
     REQUIRE(value, INVALID_VALUE);
     REQUIRE_DEVICE(which);
     switch (attribute) {
+    case 13: *value = 1980000; break;   /* kHz */
     case 16: *value = 132; break;       /* multiprocessors */
     case 33: *value = which + 1; break; /* PCI bus */
+    case 36: *value = 625; break;       /* kHz of the memory, twice for each bit of the bus */
+    case 37: *value = 8192; break;      /* bits of the bus */
     case 41:                            /* unified addressing */
     case 83: *value = 1; break;         /* managed memory */
     case 75: *value = 9; break;         /* compute capability */

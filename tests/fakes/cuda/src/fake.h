@@ -26,6 +26,10 @@ enum {
 
 /* As a fault: success, with nothing done and nothing written, as of a driver that allows every output to be NULL. */
 #define ALLOWS_NOTHING_WRITTEN (-1)
+/* As a fault: the call never returns. */
+#define HANGS (-2)
+/* As a fault: the call ends the program, as a bug in the library would. */
+#define CRASHES (-3)
 
 struct context {
     struct context *next;
@@ -74,6 +78,12 @@ void launch_wait(uint64_t until_ns);
 uint64_t launch_now(void);
 void launch_add(uint64_t nanoseconds);
 uint64_t launch_duration(const void *function);
+/* The host worked in the device's place for so long: that is no time. */
+void launch_forget(uint64_t nanoseconds);
+
+/* proof.c: the prover's kernels, by a number that is not 0. */
+int proof_find(const char *name);
+uint64_t proof_run(int kernel, device which, unsigned blocks, void **arguments);
 
 /* graph.c */
 struct graph *graph_create(void);

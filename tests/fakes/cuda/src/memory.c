@@ -1,6 +1,7 @@
-/* Memory as addresses that lead nowhere; only its sizes count. The oldest ABI has addresses and sizes of 32 bits. */
+/* Memory as addresses that lead nowhere, without FAKE_CUDA_BACKED; only its sizes count. The oldest ABI has addresses and sizes of 32 bits. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "fake.h"
 
@@ -15,6 +16,7 @@ struct block {
     struct pool *pool;
     address address;
     uint64_t bytes;
+    int is_backed;
 };
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
@@ -35,8 +37,14 @@ result memory_place(address *at, uint64_t bytes, const struct context *context, 
     REQUIRE(block, OUT_OF_MEMORY);
     pthread_mutex_lock(&changing);
     uint64_t *next = is_narrow ? &low : &high;
-    *block = (struct block){NULL, context, pool, *next, bytes};
+    *block = (struct block){NULL, context, pool, *next, bytes, 0};
     *next += round_up(bytes, ALIGNMENT);
+    if (!is_narrow && fake_number("FAKE_CUDA_BACKED", 0)) {
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) abort();
+        block->address = (address)memory;
+        block->is_backed = 1;
+    }
     struct block **bucket = find_bucket(block->address);
     block->next = *bucket;
     *bucket = block;
@@ -68,6 +76,7 @@ result memory_release(address at, uint64_t passed_ns) {
     if (!found) return graph_memory_free(at);
     if (found->pool) pool_free(found->pool, found->bytes, passed_ns);
     else if (found->context) account_credit(found->context->device, found->bytes);
+    if (found->is_backed) munmap((void *)found->address, found->bytes);
     free(found);
     return SUCCESS;
 }

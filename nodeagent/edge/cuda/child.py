@@ -1,0 +1,63 @@
+"""The prover's process: started for one GPU, asked once, and gone afterwards, whatever the GPU does to it.
+
+Owns command line, environment and deadline. Refuses to raise for what happens to the child: a child that hangs, crashes
+or cannot be started is a reading.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from nodeagent.core.children.child_process import ChildProcess
+from nodeagent.core.errors import ChildError, ChildStuck
+from nodeagent.edge.host.driver.cuda_check import LIBRARY
+from nodeagent.model.proof import ProofPlan, ProverOrder, ProverReadings
+
+_MODULE = "nodeagent.edge.cuda.prover"
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+
+
+class ProverChild:
+    """Proves GPUs, each in a process of its own."""
+
+    def __init__(self, library: Path | None, environment: dict[str, str] | None = None) -> None:
+        """Without a path the dynamic loader looks for libcuda."""
+        self._library = library
+        self._environment = environment or {}
+
+    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
+        """What the prover read; the GPUs are free again on return, but for a process that could not be killed."""
+        order = ProverOrder(library=str(self._library or LIBRARY), gpu=gpu, plan=plan, peers=peers)
+        argv = [sys.executable, "-m", _MODULE]
+        child = ChildProcess(argv, env=self._plan_environment((gpu, *peers)), name="prover")
+        readings = ProverReadings()
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(child.run)
+            try:
+                answer = await child.request(
+                    msgspec.json.encode(order), timeout_seconds=plan.deadline_seconds, is_stepwise=True
+                )
+                readings = msgspec.json.decode(answer, type=ProverReadings)
+            except ChildStuck as error:
+                stopped = (
+                    f"no answer within {plan.deadline_seconds:g} s while at {error.step!r}; the process was killed"
+                )
+                readings = ProverReadings(stopped=stopped, hung=True)
+            except ChildError as error:
+                readings = ProverReadings(stopped=str(error))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await child.end()
+        return msgspec.structs.replace(readings, left_behind=bool(child.statistics().left_behind))
+
+    def _plan_environment(self, shown: tuple[str, ...]) -> dict[str, str]:
+        """No GPU is shown but these, and no translated kernel is taken from a cache of another driver."""
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | self._environment
+        if self._library is not None:
+            # The library of a driver container loads the translator of kernels from beside itself.
+            before = environment.get("LD_LIBRARY_PATH", "")
+            environment["LD_LIBRARY_PATH"] = f"{self._library.parent}{os.pathsep}{before}".rstrip(os.pathsep)
+        return {**environment, "CUDA_VISIBLE_DEVICES": ",".join(shown), "CUDA_CACHE_DISABLE": "1"}

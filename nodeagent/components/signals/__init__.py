@@ -1,1 +1,1 @@
-"""Faults of GPUs told to the pods that hold the GPUs: an event on each pod, before the pod is gone."""
+"""Faults of GPUs told to the holders: an event on each pod before the pod is gone, and a file read by the container."""

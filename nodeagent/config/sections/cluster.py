@@ -218,6 +218,12 @@ class SignalsSettings(Section):
         why="whose fault it was that a pod died is asked of the pod, and the node's events are not its owner's to read",
         reload=True,
     )
+    receipts: bool = knob(
+        Flag(),
+        default=False,
+        what="give each container with GPUs a read-only directory /run/nodeagent: its devices, and their faults",
+        why="each new container has a mount more; containers with such a directory keep it when this is off again",
+    )
 
 
 class MetricsSettings(Section):

@@ -4,7 +4,6 @@ Owns the folder's name on the host, which no later container has again, and the 
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,13 +43,13 @@ def add_receipt(answer: ContainerAnswer, allocation: Allocation, settings: Setti
     """The answer to Allocate with the receipt's mount, where the settings give containers a receipt."""
     if not settings.signals.receipts:
         return answer
-    folder = locate_receipts(settings) / name_allocation_receipt(allocation)
-    return replace(answer, mounts=(plan_receipt_mount(str(folder)), *answer.mounts))
+    folder = f"{locate_receipts(settings)}/{name_allocation_receipt(allocation)}"
+    return replace(answer, mounts=(plan_receipt_mount(folder), *answer.mounts))
 
 
-def locate_receipts(settings: Settings) -> Path:
+def locate_receipts(settings: Settings) -> str:
     """The directory with the folders of all containers."""
-    return settings.node.state_dir / RECEIPT_FOLDERS
+    return f"{settings.node.state_dir}/{RECEIPT_FOLDERS}"
 
 
 def list_mount_points(mounts: Iterable[ContainerMount]) -> tuple[tuple[str, bool], ...]:

@@ -1,5 +1,7 @@
 """Builds the component that writes what containers read about their GPUs."""
 
+from pathlib import Path
+
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.components.signals.receipts_task import ReceiptFolders, Receipts
@@ -17,14 +19,14 @@ class ReceiptsWiring:
     def __init__(self, services: Services, kubelet: KubeletWiring) -> None:
         bus, conditions, _, live = self._services = services
         self._kubelet, self._worker = kubelet, WorkerThread("receipts")
-        files = HostReceiptFiles(locate_receipts(live.now), self._worker)
+        files = HostReceiptFiles(Path(locate_receipts(live.now)), self._worker)
         self.folders = ReceiptFolders(bus, conditions, live, files)
 
     @staticmethod
     def is_used(services: Services) -> bool:
         """Whether containers get receipts, or some have theirs from former settings."""
         settings = services.live.now
-        return settings.signals.receipts or locate_receipts(settings).is_dir()
+        return settings.signals.receipts or Path(locate_receipts(settings)).is_dir()
 
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The component; it waits for the journal and the GPUs itself, so that no fault is missed."""

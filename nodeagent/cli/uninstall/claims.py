@@ -56,7 +56,7 @@ def remove_receipts(
 ) -> list[Outcome]:
     """Remove the receipts of containers, except those of kept fractions and claims; runtimes make any other anew."""
     kept = {**fractions, **{name_claim_receipt(uid): reason for uid, reason in claims.items()}}
-    return _remove_folders(locate_receipts(settings), kept, "receipt of a container", dry=dry)
+    return _remove_folders(Path(locate_receipts(settings)), kept, "receipt of a container", dry=dry)
 
 
 def _remove_folders(root: Path, kept: Mapping[str, str], what: str, *, dry: bool) -> list[Outcome]:

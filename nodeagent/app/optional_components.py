@@ -15,6 +15,7 @@ from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.app.wiring.mig import MigWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_clients
 from nodeagent.app.wiring.mps import MpsWiring
+from nodeagent.app.wiring.receipts import ReceiptsWiring
 from nodeagent.app.wiring.slices import SlicesWiring
 from nodeagent.components.allocations.repair_journal_task import RepairSessions
 from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
@@ -29,7 +30,7 @@ from nodeagent.edge.nvsentinel.connector import PlatformConnector
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mig import MEMORY
 from nodeagent.model.orders import APPLY_LAYOUT
-from nodeagent.model.ports import DeviceFractionSpecs
+from nodeagent.model.ports import ContainerReceipts, DeviceFractionSpecs
 from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class OptionalComponents:
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
             *(self._repair_specs() if settings.repairs.mode != "off" else ()),
+            *(self.receipts_wiring.specs() if ReceiptsWiring.is_used(self._services) else ()),
         )
 
     def slice_specs(self) -> tuple[ComponentSpec, ...]:
@@ -87,7 +89,7 @@ class OptionalComponents:
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "slices_wiring"):
+        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "receipts_wiring", "slices_wiring"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -105,6 +107,11 @@ class OptionalComponents:
     def mps_wiring(self) -> MpsWiring:
         """The MPS side for the life of the process, if the agent looks after daemons."""
         return MpsWiring(self._services, self.mps)
+
+    @cached_property
+    def receipts_wiring(self) -> ReceiptsWiring:
+        """The side of receipts for the life of the process, if containers get or have any."""
+        return ReceiptsWiring(self._services, self._kubelet)
 
     @cached_property
     def slices_wiring(self) -> SlicesWiring:
@@ -180,6 +187,7 @@ class OptionalComponents:
             self._orders,
             device_specs=find_specs if self._live.now.devices.divisible else None,
             wait_for_gpus=wait_for_gpus,
+            receipts=self._find_receipts(),
         )
 
     def _build_mig(self) -> Component:
@@ -208,4 +216,15 @@ class OptionalComponents:
         partitions = self.partitions.get if settings.mig.manage else None
         mps = self.mps.get if settings.mps.claims else None
         cards = self._hardware.partitioning
-        return build_claims(self._services, self._wiring, pool=self._node, partitions=partitions, mps=mps, cards=cards)
+        return build_claims(
+            self._services,
+            self._wiring,
+            pool=self._node,
+            partitions=partitions,
+            mps=mps,
+            cards=cards,
+            receipts=self._find_receipts(),
+        )
+
+    def _find_receipts(self) -> ContainerReceipts | None:
+        return self.receipts_wiring.folders if self._live.now.signals.receipts else None

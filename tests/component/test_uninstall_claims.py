@@ -78,6 +78,20 @@ def test_metadata_of_a_claim_stays_while_its_pod_runs(used: UsedNode) -> None:
     assert not used.state.exists()
 
 
+def test_receipts_stay_while_a_claim_has_a_mount_of_them(used: UsedNode) -> None:
+    """As its specification does; those of whole devices go, as the runtime makes the folder anew."""
+    prepare_claim(used, PodIdentity("ml", "train", POD_UID))
+    kept, gone = (used.write(f"state/receipts/{name}", "gpus.json") for name in ("c-77aa", "a1-3e8"))
+    run_pod(used)
+    code, out, _ = used.uninstall("--json")
+    steps = {step["what"]: step["step"] for step in json.loads(out)["steps"]}
+    assert (code, kept.exists(), gone.exists()) == (ExitCode.OK, True, False), out
+    assert (steps[str(kept.parent)], steps[str(gone.parent)]) == (Step.KEPT, Step.REMOVED)
+    run_pod(used, "0" * 8)
+    assert used.uninstall()[0] == ExitCode.OK
+    assert not used.state.exists()
+
+
 @pytest.mark.parametrize("uid", ["", POD_UID])
 def test_a_claim_stays_where_nobody_can_say_whether_its_pod_runs(
     used: UsedNode, monkeypatch: pytest.MonkeyPatch, uid: str

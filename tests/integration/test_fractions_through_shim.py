@@ -4,6 +4,7 @@ The agent installs the shim, and somebody else has made it containerd's default.
 its start, as with CDI; what it is told comes by the shim.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def agent(node: Cluster, make_agent: MakeAgent) -> Iterator[AgentUnderTest]:
             "config_file": str(config),
         },
         "shim": {"dir": str(program.parent), "default_runtime": True},
+        "signals": {"receipts": True},
     }
     with built():
         agent = make_agent(gpus=PROFILE, settings=settings)
@@ -95,6 +97,8 @@ def test_containers_have_their_parts_without_cdi(node: Cluster, agent: AgentUnde
     check_sums(agent)
     assert "k8s.device-plugin.nvidia.com" in pods.exec("a", "ls", f"{REQUESTS}/cdi"), "it was told by the shim"
     bound = read_bindings(agent)
+    (device,) = json.loads(pods.exec("a", "cat", "/run/nodeagent/gpus.json"))["gpus"]
+    assert [part["gpu"] for part in bound["a"]["parts"]] == [device["uuid"]], "the receipt is beside the limits"
     agent.restart()
     assert read_bindings(agent) == bound
     pods.run(render_part("c", 20, 8))

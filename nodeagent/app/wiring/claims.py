@@ -18,7 +18,14 @@ from nodeagent.edge.host.vgpu.fraction_folders import SHARE_FOLDERS, HostFractio
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.edge.kubelet.claim_session import ClaimSession
 from nodeagent.model.claims import ClaimStanding
-from nodeagent.model.ports import ClaimApi, ClaimDriver, GpuPartitioning, MpsClaims, PartitionMaking
+from nodeagent.model.ports import (
+    ClaimApi,
+    ClaimDriver,
+    ContainerReceipts,
+    GpuPartitioning,
+    MpsClaims,
+    PartitionMaking,
+)
 
 LIBRARY_FOLDER = "vgpu"
 """Below the state directory, as for fractions: the library that enforces limits of containers."""
@@ -32,6 +39,7 @@ def build_claims(
     partitions: Callable[[], PartitionMaking] | None = None,
     mps: Callable[[], MpsClaims] | None = None,
     cards: GpuPartitioning | None = None,
+    receipts: ContainerReceipts | None = None,
 ) -> Claims:
     """The component for claims; `cards` is the access for changes of GPUs, if any."""
     live = services.live
@@ -79,6 +87,7 @@ def build_claims(
             gives_shares=live.now.claims.shares,
             turns=TimeSlices(cards) if cards is not None else None,
             sets_turns=live.now.claims.time_slices,
+            receipts=receipts,
         ),
         pool=pool,
     )

@@ -20,7 +20,7 @@ from nodeagent.edge.host.processes.process_places import HostProcessPlaces
 from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, HostFractionFolders
 from nodeagent.edge.host.vgpu.library_files import HostVgpuLibrary
 from nodeagent.model.fractions import PodContainer
-from nodeagent.model.ports import DeviceFractionSpecs
+from nodeagent.model.ports import ContainerReceipts, DeviceFractionSpecs
 from nodeagent.model.runtime import RuntimeState
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def build_fractions(
     *,
     device_specs: Callable[[], DeviceFractionSpecs] | None = None,
     wait_for_gpus: Callable[[], Awaitable[None]] | None = None,
+    receipts: ContainerReceipts | None = None,
 ) -> Fractions:
-    """The component for fractions; the last two are given where a class of devices is divisible."""
+    """The component for fractions; `device_specs` and `wait_for_gpus` are given where a class is divisible."""
     kubelet, containers, cluster = sides
     state_dir, files = services.live.now.node.state_dir, WorkerThread("files of parts")
     at, library_at = state_dir / FRACTION_FOLDERS, state_dir / LIBRARY_FOLDER
@@ -55,7 +56,7 @@ def build_fractions(
         *services,
         FractionHandles(kubelet.fractions, orders, wait_for_gpus),
         kubelet.journal,
-        Files(containers.cdi.get, folders, library, device_specs),
+        Files(containers.cdi.get, folders, library, device_specs, receipts),
         Sources(
             kubelet.account,
             None if containers.is_simulation else Containers(services.bus).list,

@@ -1,4 +1,4 @@
-"""The files of claims with running pods: they stay, or no container of such a pod could start again.
+"""The files of claims and receipts with running pods: they stay, or no container of such a pod could start again.
 
 Owns the choice, by the journal and by the pods' processes; where processes are invisible, a pod counts as running.
 """
@@ -6,6 +6,7 @@ Owns the choice, by the journal and by the pods' processes; where processes are 
 import shutil
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
@@ -20,6 +21,7 @@ from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.processes.process_places import find_pods
 from nodeagent.model.journal import PreparedClaim
+from nodeagent.rules.container_receipts import locate_receipts, name_claim_receipt
 
 _AGAIN: Final = "such a pod ends when an agent has put its claim away; uninstall again after that"
 
@@ -46,12 +48,23 @@ def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str
 
 def remove_metadata(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:
     """Remove the metadata files of claims, except those of the kept claims, by uid."""
-    root = settings.node.state_dir / METADATA_FOLDERS
-    folders = [root / uid for uid in list_names(root)]
+    return _remove_folders(settings.node.state_dir / METADATA_FOLDERS, kept, "metadata of a claim", dry=dry)
+
+
+def remove_receipts(
+    settings: Settings, fractions: Mapping[str, str], claims: Mapping[str, str], *, dry: bool
+) -> list[Outcome]:
+    """Remove the receipts of containers, except those of kept fractions and claims; runtimes make any other anew."""
+    kept = {**fractions, **{name_claim_receipt(uid): reason for uid, reason in claims.items()}}
+    return _remove_folders(Path(locate_receipts(settings)), kept, "receipt of a container", dry=dry)
+
+
+def _remove_folders(root: Path, kept: Mapping[str, str], what: str, *, dry: bool) -> list[Outcome]:
+    folders = [root / name for name in list_names(root)]
     outcomes = [
         Outcome(Step.KEPT, str(each), kept[each.name])
         if each.name in kept
-        else act(partial(shutil.rmtree, each), each, "metadata of a claim", dry=dry)
+        else act(partial(shutil.rmtree, each), each, what, dry=dry)
         for each in folders
     ]
     return outcomes if any(each.name in kept for each in folders) else [*outcomes, *remove_directory(root, dry=dry)]

@@ -15,7 +15,7 @@ from nodeagent.cli.answers.output import wants_record, write_table
 from nodeagent.cli.answers.table import Table, read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.main import CommandFailed, Streams
-from nodeagent.cli.uninstall.claims import find_claims, remove_metadata
+from nodeagent.cli.uninstall.claims import find_claims, remove_metadata, remove_receipts
 from nodeagent.cli.uninstall.cluster import remove_from_cluster
 from nodeagent.cli.uninstall.fractions import find_kept, remove_fractions
 from nodeagent.cli.uninstall.mps import end_daemons
@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
             if not arguments.keep_state:
                 outcomes += remove_fractions(settings, kept, dry=dry)
                 outcomes += remove_metadata(settings, claims, dry=dry)
+                outcomes += remove_receipts(settings, kept, claims, dry=dry)
                 gone = {each.what for each in outcomes if each.step is Step.REMOVED}
                 outcomes += remove_state(settings, claims, dry=dry, gone=gone)
     except HostError as error:

@@ -34,11 +34,13 @@ from nodeagent.model.ports import (
     ClaimedSpec,
     ClaimJournal,
     ClaimSpecs,
+    ContainerReceipts,
     MpsClaims,
     PartitionMaking,
     PodListing,
 )
 from nodeagent.model.values import Value
+from nodeagent.rules.container_receipts import name_claim_receipt
 
 
 class Makers(NamedTuple):
@@ -57,6 +59,8 @@ class Makers(NamedTuple):
     turns: TimeSlices | None = None
     sets_turns: bool = False
     """Whether new claims may ask for a time slice; time slices already set end in any case."""
+    receipts: ContainerReceipts | None = None
+    """What containers read about their GPUs; `None` where containers get nothing to read."""
 
     @property
     def powers(self) -> Powers:
@@ -97,7 +101,9 @@ async def make_ready(
     if ready != claim:
         await keeper.prepare_claim(ready, list_capacities(inventory))
     metadata = await makers.metadata.open_metadata(ready, inventory, driver)
-    await makers.specs().write_claim(claim.uid, [_describe(device, extras, metadata) for device in ready.devices])
+    receipt = await _open_receipt(ready, makers.receipts, extras)
+    specs = [_describe(device, extras, (receipt, metadata)) for device in ready.devices]
+    await makers.specs().write_claim(claim.uid, specs)
     return ready
 
 
@@ -158,11 +164,25 @@ async def _open_daemons(claim: PreparedClaim, mps: Callable[[], MpsClaims] | Non
     return {device.device: by_gpu[device.gpu] for device in claim.devices if device.gpu in by_gpu}
 
 
+async def _open_receipt(
+    claim: PreparedClaim, receipts: ContainerReceipts | None, extras: Mapping[str, _Extra]
+) -> tuple[ContainerMount, ...]:
+    devices = [device.uuid or device.gpu for device in claim.devices if not device.is_admin]
+    if receipts is None or not devices:
+        return ()
+    mounts = [mount for extra in extras.values() for mount in extra.mounts]
+    return await receipts.open_receipt(name_claim_receipt(claim.uid), devices, mounts)
+
+
 def _describe(
-    device: PreparedDevice, extras: Mapping[str, _Extra], metadata: Mapping[str, tuple[ContainerMount, ...]]
+    device: PreparedDevice,
+    extras: Mapping[str, _Extra],
+    told: tuple[tuple[ContainerMount, ...], Mapping[str, tuple[ContainerMount, ...]]],
 ) -> ClaimedSpec:
+    """The specification of a device; `told` are the receipt's mount, and the metadata's mounts by CDI name."""
     extra, qualified = extras.get(device.device, _Extra()), device.cdi_names[0]
-    mounts = (*extra.mounts, *metadata.get(qualified, ()))
+    receipt, metadata = told
+    mounts = (*receipt, *extra.mounts, *metadata.get(qualified, ()))
     name = qualified.partition("=")[2]
     return ClaimedSpec(name=name, uuid=device.uuid, environment=extra.environment, mounts=mounts)
 

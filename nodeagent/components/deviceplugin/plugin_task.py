@@ -15,6 +15,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.ports import AllocationJournal
 from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.container_receipts import add_receipt
 
 Narrow = Callable[[ResourceName, Sequence[DeviceId], Sequence[DeviceId], int], Sequence[DeviceId]]
 """A resource's available devices to choose from, given the included devices and the number wanted."""
@@ -85,10 +86,11 @@ class ResourcePlugin:
             reason = explain_unfitness(unfit, offer.view) or TRIAL
             raise DeviceUnhealthy(unfit.id, reason)
         mps = offer.plan_mps(selected)
-        await self._journal.record(offer.resource.name, devices)
+        allocation = await self._journal.record(offer.resource.name, devices)
         # A pod waits for the kernel's random bytes: only where the answer uses them.
         token = str(uuid4()) if "cdi-annotations" in offer.settings.device_list_strategy else ""
-        return plan_answer(selected, offer.settings, offer.facts, token, mps)
+        answer = plan_answer(selected, offer.settings, offer.facts, token, mps)
+        return add_receipt(answer, allocation, offer.all_settings)
 
     async def pre_start(self, devices: Sequence[DeviceId]) -> None:
         """Identify the container about to start; refuse only broken devices.

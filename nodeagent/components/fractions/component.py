@@ -81,6 +81,7 @@ from nodeagent.rules.fractions.runtime import (
     render_answer,
 )
 from nodeagent.rules.placement.place import render_placement
+from nodeagent.rules.container_receipts import name_fraction_receipt
 
 START_SECONDS: Final = 10.0
 """Limit for a container's start; the kubelet waits 30 s."""
@@ -347,6 +348,9 @@ class Fractions:
         if binding.enforcement is Enforcement.MPS:
             access = await wait_access(self._bus, self._live.now, binding)
             mounts, environment = (*access.mounts, *mounts), dict(access.environment)
+        if self._files.receipts is not None:
+            receipt = await self._files.receipts.open_receipt(name_fraction_receipt(binding), gpus, mounts)
+            mounts = (*receipt, *mounts)
         await self._files.find_specs(binding).write_fraction(names, gpus, mounts, environment)
 
     def _plan_limits(self, binding: Binding) -> tuple[FractionLimit, ...]:

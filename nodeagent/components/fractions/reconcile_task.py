@@ -31,6 +31,7 @@ from nodeagent.model.events import FractionReleased
 from nodeagent.model.fractions import FractionLimit
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.ports import (
+    ContainerReceipts,
     DeviceFractionSpecs,
     FractionFolders,
     FractionJournal,
@@ -59,6 +60,8 @@ class Files(NamedTuple):
     library: VgpuLibrary
     device_specs: Callable[[], DeviceFractionSpecs] | None = None
     """The CDI specifications of fractions of classes' devices; `None` where no class is divisible."""
+    receipts: ContainerReceipts | None = None
+    """What containers read about their GPUs; `None` where containers get nothing to read."""
 
     def find_specs(self, binding: Binding) -> FractionSpecs:
         """The specifications for the binding's devices."""

@@ -1,1 +1,1 @@
-"""Faults of GPUs told to the pods that hold the GPUs, and to programs that repair or replace nodes."""
+"""Faults of GPUs told to the pods and containers with the GPUs, and to programs that repair or replace nodes."""

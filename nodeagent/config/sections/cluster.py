@@ -273,6 +273,12 @@ class SignalsSettings(Section):
     nvsentinel: NvsentinelSettings = knob(
         Nested(NvsentinelSettings), NvsentinelSettings(), "faults of GPUs, told to NVSentinel's platform connector"
     )
+    receipts: bool = knob(
+        Flag(),
+        default=False,
+        what="give each container with GPUs a read-only directory /run/nodeagent: its devices, and their faults",
+        why="each new container has a mount more; containers with such a directory keep it when this is off again",
+    )
 
 
 class MetricsSettings(Section):

@@ -109,4 +109,11 @@ CONTAINERS_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="the container runtime did not come back as it should, the change was rolled back",
         remedy="read the runtime's log; it is not tried again until a file or a setting changes",
     ),
+    ConditionDefinition(
+        code="receipts-unwritten",
+        severity="warning",
+        title="containers do not read of the faults of their GPUs",
+        remedy="mend what the detail names, mostly a full disk; the files are written by then without a restart",
+        show_after_seconds=30.0,
+    ),
 )

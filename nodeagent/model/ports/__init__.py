@@ -9,11 +9,13 @@ tell them apart, or must know what is left behind.
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs, MetadataFiles
 from nodeagent.model.ports.cluster import ClientPausing, ConfigurationControl, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
+    ContainerReceipts,
     ContainerRuntime,
     DeviceFractionSpecs,
     DriverFileSource,
     FractionFolders,
     FractionSpecs,
+    ReceiptFiles,
     ShimHost,
     VgpuLibrary,
     Withdraw,
@@ -63,6 +65,7 @@ __all__ = [
     "ClientPausing",
     "ConfigurationControl",
     "ContainerDevices",
+    "ContainerReceipts",
     "ContainerRuntime",
     "CordonStore",
     "DeviceFractionSpecs",
@@ -92,6 +95,7 @@ __all__ = [
     "ProcessEnding",
     "ProcessPlace",
     "ProcessPlaces",
+    "ReceiptFiles",
     "RepairJournal",
     "ShimHost",
     "VgpuLibrary",

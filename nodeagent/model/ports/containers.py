@@ -1,6 +1,6 @@
 """Ports of the driver's files, CDI directories and container runtimes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -104,6 +104,50 @@ class VgpuLibrary(Protocol):
 
     async def install(self) -> LibraryFiles:
         """Install the library on the host."""
+        ...
+
+
+class ReceiptFiles(Protocol):
+    """Folders that containers have mounted read-only, a folder for each container or claim."""
+
+    def locate(self, name: str) -> str:
+        """The path of a folder on the host, whether the folder exists or not."""
+        ...
+
+    async def open(self, name: str, files: Mapping[str, bytes], points: Collection[tuple[str, bool]]) -> None:
+        """Make a folder with files, and with places for other mounts: of each whether the place is a directory."""
+        ...
+
+    async def write(self, files: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Make the folders of these names, and replace their files where the content differs.
+
+        A failure in one folder keeps no other folder from its files.
+        """
+        ...
+
+    async def read(self) -> Mapping[str, Mapping[str, bytes]]:
+        """The files in each folder; an unreadable file is left out."""
+        ...
+
+    async def list_names(self) -> Collection[str]:
+        """The names of existing folders."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Remove a folder; fine when already gone."""
+        ...
+
+
+class ContainerReceipts(Protocol):
+    """Receipts for containers about to start."""
+
+    async def open_receipt(
+        self, name: str, devices: Sequence[str], mounts: Sequence[ContainerMount]
+    ) -> tuple[ContainerMount, ...]:
+        """The receipt's mount, to stand before the container's other mounts; none where containers get no receipt.
+
+        A receipt that cannot be written is reported, and keeps no container from its start.
+        """
         ...
 
 

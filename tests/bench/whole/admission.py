@@ -20,6 +20,8 @@ FIRST, STARTS = 100, 5
 RECORD_BYTES = 300
 SHARED = ("--set", 'sharing.timeSlicing={"resources": [{"name": "nvidia.com/gpu", "replicas": 200}]}')
 """Eight GPUs of 200 replicas are 1,600 devices."""
+RECEIPTS = ("--set", "signals.receipts=true")
+TURN = 100
 SCRAPE_PAUSE_SECONDS = 0.5
 
 
@@ -30,6 +32,7 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
         *measure_whole(rounds),
         *measure_by_core(fewer),
         *measure_shared(fewer),
+        *measure_receipts(rounds),
         measure_disk(fewer),
         *measure_first(),
     ]
@@ -96,6 +99,26 @@ def measure_shared(rounds: int) -> list[Row]:
     with bench_node() as node, node.running_agent(*SHARED) as agent:
         settle(node, agent, devices=1600)
         return admit(node, agent, "prefer + Allocate, 1 of 1,600, durable", 1, rounds, slowest_at_most=10)
+
+
+def measure_receipts(rounds: int) -> list[Row]:
+    """An agent that gives containers receipts beside one that gives none, in turns on one machine."""
+    millis: dict[str, list[float]] = {"without": [], "with": []}
+    with (
+        bench_node() as plain,
+        plain.running_agent() as off,
+        bench_node() as receipted,
+        receipted.running_agent(*RECEIPTS) as on,
+    ):
+        settle(plain, off, devices=8)
+        settle(receipted, on, devices=8)
+        for turn in range(max(2, rounds // TURN)):
+            pair = (("without", plain), ("with", receipted))
+            for name, node in pair if turn % 2 else reversed(pair):
+                millis[name] += node.kubelet.admit(4, TURN)
+    rows = [Row(f"prefer + Allocate, 4 of 8, {name} receipts", "ms", found) for name, found in millis.items()]
+    ratio = rows[1].percentile(0.99) / rows[0].percentile(0.99)
+    return [*rows, Row("  p99 with receipts, of p99 without", "x", [ratio], limit=1.05)]
 
 
 def settle(node: BenchNode, agent: PluginProcess, devices: int) -> None:

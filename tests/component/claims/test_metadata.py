@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 from nodeagent.components.claims.component import NODE_PATIENCE_SECONDS
 from nodeagent.components.claims.metadata import ClaimMetadata
 from nodeagent.components.claims.reconcile import POLL_INTERVAL_SECONDS
+from nodeagent.components.signals.receipts_task import ReceiptFolders
+from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -17,7 +19,9 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import CdiSpecsWritten
 from nodeagent.model.ids import PciAddress
 from tests.component.claims.harness import ONE, World, api
+from tests.component.signals.test_receipts import ON, FakeReceiptFiles
 from tests.support.claims import DRIVER, make_claim, make_reference, make_result
+from tests.support.gpus import gpu_uuid
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -54,6 +58,24 @@ async def test_a_claim_has_its_files_before_it_is_answered_and_none_after_its_en
         assert (world.metadata.written, read(world)["metadata"]["generation"]) == (1, 1)
         assert await world.unprepare() == {"claim-1": ""}
         assert (world.metadata.files, world.codes) == ({}, [])
+
+
+async def test_each_device_of_a_claim_brings_the_receipt_of_the_claim(world: World) -> None:
+    """Whichever requests a container names; without devices to look at, and none for a claim of these alone."""
+    assert world.api is not None
+    results = [make_result("gpu-0", "a"), make_result("gpu-2", "b"), make_result("gpu-1", "look", is_admin=True)]
+    world.api.put(make_claim(*results), make_claim(make_result("gpu-1", is_admin=True), uid="claim-2", name="c2"))
+    files = FakeReceiptFiles()
+    receipts = ReceiptFolders(world.bus, world.conditions, LiveSettings(ON), files)
+    world.makers = world.makers._replace(receipts=receipts)
+    async with world.running():
+        await world.prepare()
+        await world.prepare(make_reference("claim-2", "c2"))
+        hosts = [[one.host_path for one in each.mounts] for each in world.specs.files["claim-1"]]
+        assert [each[0] for each in hosts] == [files.locate("c-claim-1")] * 3
+        told = json.loads(files.folders["c-claim-1"]["gpus.json"])["gpus"]
+        assert [(each["index"], each["uuid"]) for each in told] == [(0, gpu_uuid(0)), (1, gpu_uuid(2))]
+        assert list(files.folders) == ["c-claim-1"]
 
 
 async def test_the_first_device_of_each_request_brings_the_file_of_the_request(world: World) -> None:

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from nodeagent.config.schema import Settings
+from nodeagent.config.sections.cluster import SignalsSettings
 from nodeagent.config.sections.plugin import DevicePluginSettings
 from nodeagent.config.sections.sharing import Mps, SharedResource, SharingSettings
 from nodeagent.model.errors import DeviceUnhealthy, DeviceUnknown, JournalUnavailable
@@ -31,6 +32,18 @@ async def test_an_answer_leaves_after_the_journal_has_it(world: World) -> None:
         world.journal.refusal = JournalUnavailable("/j", "disk full")
         with pytest.raises(JournalUnavailable):
             await plugin.allocate(ids(0))
+
+
+async def test_an_answer_has_the_receipt_of_its_allocation(clock: FakeClock) -> None:
+    """Where the settings give containers one: no two answers have the same."""
+    world = World(clock, Settings(signals=SignalsSettings(receipts=True)))
+    async with world.running():
+        await world.publish(TWO)
+        answers = [await world.serving.plugins[GPU].allocate(ids(index)) for index in range(2)]
+        mounts = [answer.mounts[0] for answer in answers]
+        assert [(one.container_path, one.read_only) for one in mounts] == [("/run/nodeagent", True)] * 2
+        assert mounts[0].host_path != mounts[1].host_path
+        assert all(one.host_path.startswith("/var/lib/nodeagent/receipts/a") for one in mounts)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from nodeagent.model.journal import Binding, FractionTable
 from nodeagent.model.offering import Offering
 from nodeagent.model.orders import SET_PART, LimitsCommand
 from nodeagent.model.plugin import AdvertisedResource, ContainerMount, PluginState
-from nodeagent.model.ports import ContainerDevices, DevicePlugin, KubeletCheckpoint, PodListing
+from nodeagent.model.ports import ContainerDevices, ContainerReceipts, DevicePlugin, KubeletCheckpoint, PodListing
 from nodeagent.model.ports.hardware import ProcessPlace
 from nodeagent.model.runtime import RuntimeState
 from tests.fakes.journal_store import FakeKubelet, FakeStore
@@ -200,8 +200,7 @@ class World:
 
     def __init__(self, clock: FakeClock, inventory: Inventory | None = None, **fractions: Any) -> None:
         self.clock, self.inventory = clock, inventory or make_parted()
-        self.live = LiveSettings(make_settings(**fractions))
-        self.bus = Bus(clock)
+        self.live, self.bus = LiveSettings(make_settings(**fractions)), Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.store, self.kubelet, self.core, self.memory = FakeStore(), FakeKubelet(), CORE, MEMORY
         self.journal = Journal(
@@ -210,6 +209,7 @@ class World:
         )  # fmt: skip
         self.relay, self.orders = FractionPlugins(), OrderHandlers()
         self.specs, self.folders, self.library = FakeSpecs(), FakeFolders(), FakeLibrary()
+        self.receipts: ContainerReceipts | None = None
         self.pods: FakePods | None = None
         self.containers: tuple[PodContainer, ...] | None = ()
         self.held: list[Held] = []
@@ -257,7 +257,7 @@ class World:
         sources = poll_task.Sources(self.kubelet, self._list_containers, self.places, open_pods)  # type: ignore[arg-type]
         return Fractions(
             self.bus, self.conditions, self.clock, self.live, FractionHandles(self.relay, self.orders), self.journal,
-            reconcile_task.Files(lambda: self.specs, self.folders, self.library), sources,
+            reconcile_task.Files(lambda: self.specs, self.folders, self.library, receipts=self.receipts), sources,
         )  # fmt: skip
 
     async def set_limits(self, **limits: Any) -> str:

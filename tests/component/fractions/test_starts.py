@@ -1,9 +1,13 @@
 """Promised, bound, started again, refused: what the kubelet gets from who gives GPUs in parts, on virtual time."""
 
+import json
+
 import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.components.signals.receipts_task import ReceiptFolders
+from nodeagent.config.live import LiveSettings
 from nodeagent.model.errors import (
     DeviceUnhealthy,
     DeviceUnknown,
@@ -16,7 +20,9 @@ from nodeagent.model.events import FractionBound, FractionRefused
 from nodeagent.model.fractions import ContainerState, FractionLimit, PodContainer
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import ContainerMount
+from nodeagent.rules.container_receipts import name_fraction_receipt
 from tests.component.fractions.harness import Held, World
+from tests.component.signals.test_receipts import ON, FakeReceiptFiles
 from tests.support.fractions import part, used
 from tests.support.gpus import gpu_uuid, make_inventory
 from tests.support.journals import CORE, MEMORY
@@ -45,6 +51,20 @@ async def test_a_container_gets_a_gpu_its_limits_and_its_name(world: World) -> N
         )
         (fact,) = world.facts(FractionBound)
         assert (fact.number, fact.gpus, fact.reason) == (binding.number, (gpu_uuid(0),), binding.why)
+
+
+async def test_a_container_with_a_receipt_has_it_before_its_limits(world: World) -> None:
+    """The limits are mounted below the receipt's folder, which has a place for them."""
+    files = FakeReceiptFiles()
+    world.receipts = ReceiptFolders(world.bus, world.conditions, LiveSettings(ON), files)
+    async with world.running():
+        binding = await world.start(await world.admit("train", 30, 32))
+        name = name_fraction_receipt(binding)
+        places = [mount.container_path for mount in world.specs.files[name][name][1]]
+        assert places == ["/run/nodeagent", "/run/nodeagent/vgpu/limits", "/run/nodeagent/vgpu/usage"]
+        assert world.specs.files[name][name][1][0].host_path == files.locate(name)
+        assert set(files.points[name]) == {("vgpu/limits", False), ("vgpu/usage", False)}
+        assert json.loads(files.folders[name]["gpus.json"])["gpus"][0]["uuid"] == gpu_uuid(0)
 
 
 async def test_names_tell_nothing_and_differ(world: World) -> None:

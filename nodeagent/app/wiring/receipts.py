@@ -8,7 +8,7 @@ from nodeagent.components.signals.receipts_task import ReceiptFolders, Receipts
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import ComponentSpec
 from nodeagent.edge.host.files.receipt_files import HostReceiptFiles
-from nodeagent.rules.receipts import locate_receipts
+from nodeagent.rules.container_receipts import locate_receipts
 
 STOP_STAGE = 10
 

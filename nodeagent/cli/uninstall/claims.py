@@ -21,7 +21,7 @@ from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.processes.process_places import find_pods
 from nodeagent.model.journal import PreparedClaim
-from nodeagent.rules.receipts import locate_receipts, name_claim_receipt
+from nodeagent.rules.container_receipts import locate_receipts, name_claim_receipt
 
 _AGAIN: Final = "such a pod ends when an agent has put its claim away; uninstall again after that"
 

@@ -40,7 +40,7 @@ from nodeagent.model.ports import (
     PodListing,
 )
 from nodeagent.model.values import Value
-from nodeagent.rules.receipts import name_claim_receipt
+from nodeagent.rules.container_receipts import name_claim_receipt
 
 
 class Makers(NamedTuple):

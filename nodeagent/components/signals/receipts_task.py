@@ -42,7 +42,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ReceiptFiles
-from nodeagent.rules.receipts import list_mount_points, plan_receipt_mount
+from nodeagent.rules.container_receipts import list_mount_points, plan_receipt_mount
 
 UNWRITTEN: Final = "receipts-unwritten"
 RETRY_SECONDS: Final = 5.0

@@ -20,7 +20,7 @@ from nodeagent.model.events import FractionBound, FractionRefused
 from nodeagent.model.fractions import ContainerState, FractionLimit, PodContainer
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.rules.receipts import name_fraction_receipt
+from nodeagent.rules.container_receipts import name_fraction_receipt
 from tests.component.fractions.harness import Held, World
 from tests.component.signals.test_receipts import ON, FakeReceiptFiles
 from tests.support.fractions import part, used

@@ -27,7 +27,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.plugin import ContainerMount
-from nodeagent.rules.receipts import name_allocation_receipt
+from nodeagent.rules.container_receipts import name_allocation_receipt
 from tests.component.cluster.harness import settle
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock

@@ -8,7 +8,7 @@ from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding
 from nodeagent.model.plugin import ContainerAnswer, ContainerMount
-from nodeagent.rules.receipts import (
+from nodeagent.rules.container_receipts import (
     add_receipt,
     list_mount_points,
     name_allocation_receipt,

@@ -14,8 +14,8 @@ from nodeagent.model.errors import DeviceUnhealthy
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, ContainerAnswer, PluginOptions
 from nodeagent.model.ports import AllocationJournal
-from nodeagent.rules.ids import find_uuid
 from nodeagent.rules.container_receipts import add_receipt
+from nodeagent.rules.ids import find_uuid
 
 Narrow = Callable[[ResourceName, Sequence[DeviceId], Sequence[DeviceId], int], Sequence[DeviceId]]
 """A resource's available devices to choose from, given the included devices and the number wanted."""

@@ -74,6 +74,7 @@ from nodeagent.model.plugin import ContainerAnswer
 from nodeagent.model.ports import FractionJournal
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.rules.cdi_names import FRACTION_KIND, qualify
+from nodeagent.rules.container_receipts import name_fraction_receipt
 from nodeagent.rules.fractions.runtime import (
     explain_no_cdi,
     explain_no_device_names,
@@ -81,7 +82,6 @@ from nodeagent.rules.fractions.runtime import (
     render_answer,
 )
 from nodeagent.rules.placement.place import render_placement
-from nodeagent.rules.container_receipts import name_fraction_receipt
 
 START_SECONDS: Final = 10.0
 """Limit for a container's start; the kubelet waits 30 s."""

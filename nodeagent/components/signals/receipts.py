@@ -20,8 +20,8 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.journal import Enforcement, FractionTable
 from nodeagent.model.values import Value
-from nodeagent.rules.ids import find_uuid, is_of_class
 from nodeagent.rules.container_receipts import name_allocation_receipt, name_claim_receipt, name_fraction_receipt
+from nodeagent.rules.ids import find_uuid, is_of_class
 from nodeagent.rules.signals import Severity, find_severity
 
 GPUS, FAULTS = "gpus.json", "faults.json"

@@ -1,6 +1,6 @@
 """Fault sessions and their evidence, made of as little as a test cares about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
@@ -56,7 +56,7 @@ def make_fault(key: str = "xid-119", remedy: Remedy = Remedy.RESET_GPU, seen: fl
     return FoundFault(key=key, verdict=Verdict.UNHEALTHY, remedy=remedy, seen_seconds=seen)
 
 
-def make_report(inventory: Inventory, faults: dict[int, Sequence[FoundFault]]) -> HealthReport:
+def make_report(inventory: Inventory, faults: Mapping[int, Sequence[FoundFault]]) -> HealthReport:
     """The verdicts on all devices; GPUs that `faults` leaves out are healthy."""
     devices = [
         DeviceHealth(
@@ -72,6 +72,6 @@ def make_report(inventory: Inventory, faults: dict[int, Sequence[FoundFault]]) -
     return HealthReport(generation=inventory.generation, devices=tuple(devices))
 
 
-def find_faults(inventory: Inventory, faults: dict[int, Sequence[FoundFault]]) -> Findings:
+def find_faults(inventory: Inventory, faults: Mapping[int, Sequence[FoundFault]]) -> Findings:
     """The findings of a complete poll with these faults."""
     return read_findings(make_report(inventory, faults), inventory, READY, {})

@@ -2,11 +2,10 @@
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from nodeagent.cli.answers.asking import API, ask
-from nodeagent.cli.answers.client import AgentClient
+from nodeagent.cli.answers.asking import ask
 from nodeagent.cli.answers.output import write_answer, write_table
 from nodeagent.cli.answers.table import Table
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -35,7 +34,7 @@ class WhyNot(Value, frozen=True):
 def show(arguments: argparse.Namespace, streams: Streams) -> int:
     """Every session with its plan."""
     agent, state = ask(arguments, "repairs", RepairState)
-    table = tabulate(state, _name_gpus(agent), now_seconds=time.time())
+    table = tabulate(state, _name_gpus(_ask_gpus(arguments)), now_seconds=time.time())
     write_table(arguments, streams, state, table, list(_describe_state(state)), agent)
     return ExitCode.OK
 
@@ -47,12 +46,12 @@ def _describe_state(state: RepairState) -> Iterator[str]:
         yield state.unsettled
 
 
-def _name_gpus(agent: AgentClient) -> dict[str, str]:
-    return {str(gpu.uuid): str(gpu.index) for gpu in _read_gpus(agent)}
+def _name_gpus(gpus: Iterable[Gpu]) -> dict[str, str]:
+    return {str(gpu.uuid): str(gpu.index) for gpu in gpus}
 
 
-def _read_gpus(agent: AgentClient) -> list[Gpu]:
-    return [record.gpu for record in agent.read(f"{API}/gpus", GpusRecord).gpus]
+def _ask_gpus(arguments: argparse.Namespace) -> list[Gpu]:
+    return [record.gpu for record in ask(arguments, "gpus", GpusRecord)[1].gpus]
 
 
 def tabulate(state: RepairState, names: Mapping[str, str], *, now_seconds: float) -> Table:
@@ -76,9 +75,10 @@ def tabulate(state: RepairState, names: Mapping[str, str], *, now_seconds: float
 def explain(arguments: argparse.Namespace, streams: Streams) -> int:
     """One session in full."""
     agent, state = ask(arguments, "repairs", RepairState)
-    session = find_session(state, arguments.name, _read_gpus(agent))
+    gpus = _ask_gpus(arguments)
+    session = find_session(state, arguments.name, gpus)
     plan = next((plan for plan in state.plans if plan.session == session.number), None)
-    lines = list(describe_session(session, plan, _name_gpus(agent)))
+    lines = list(describe_session(session, plan, _name_gpus(gpus)))
     write_answer(arguments, streams, session, "".join(f"{line}\n" for line in lines), agent)
     return ExitCode.OK
 
@@ -134,7 +134,7 @@ def _render_time(seconds: float) -> str:
 def why_not(arguments: argparse.Namespace, streams: Streams) -> int:
     """The reasons why nothing is done about a GPU."""
     agent, state = ask(arguments, "repairs", RepairState)
-    gpu = next((gpu for gpu in _read_gpus(agent) if arguments.gpu in _list_names(gpu)), None)
+    gpu = next((gpu for gpu in _ask_gpus(arguments) if arguments.gpu in _list_names(gpu)), None)
     if gpu is None:
         problem = f"no GPU {arguments.gpu}: name it by index, UUID or PCI address, see `nodeagent gpu list`"
         raise CommandFailed(problem, ExitCode.BAD_INPUT)

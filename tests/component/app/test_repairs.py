@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.may_block("agents are processes of t
 
 REPAIRS = "/api/v1/repairs"
 LOADED = """
-import sys
+import re, sys
 import nodeagent.app.agent
-print([name for name in sys.modules if ".repair" in name and name.startswith("nodeagent.")])
+print([name for name in sys.modules if name.startswith("nodeagent.") and re.search("repair(s|_|$)", name)])
 """
 FAST = ("--set", "health.poll_seconds=0.5", "--set", "health.clean_polls=1", "--set", "inventory.sample_seconds=0.2")
 
@@ -36,7 +36,9 @@ def words(directory: Path, boot: str, rhythm: tuple[str, ...] = FAST) -> tuple[s
 
 
 def wait_sessions(agent: AgentProcess, is_so: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-    return json.loads(agent.wait_until(REPAIRS, lambda body: is_so(json.loads(body)), "never came so far"))["sessions"]
+    body = agent.wait_until(REPAIRS, lambda body: is_so(json.loads(body)), "never came so far")
+    sessions: list[dict[str, Any]] = json.loads(body)["sessions"]
+    return sessions
 
 
 def break_gpu(agent: AgentProcess) -> dict[str, Any]:

@@ -226,7 +226,7 @@ async def test_sessions_are_taken_up_once_the_journal_is_read(clock: FakeClock) 
     after = World(clock, world.memory)
     after.judge({3: (OFF_THE_BUS,)})
     async with after.running():
-        assert after.state.sessions == ()
+        assert not after.state.sessions
         after.memory.is_read = True
         await anyio.sleep(6)
         assert [one.boot for one in after.state.sessions] == ["two"]

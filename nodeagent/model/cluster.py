@@ -2,7 +2,7 @@
 
 import re
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from msgspec import field
 
@@ -36,6 +36,9 @@ class Taint(Value, frozen=True):
     key: str
     effect: str
     value: str = ""
+
+
+BRAKE_TAINT: Final = Taint(key=f"{DOMAIN}/gpu-brake", effect="NoSchedule")
 
 
 class NodeCondition(Value, frozen=True):
@@ -73,6 +76,10 @@ class ClusterNode(Value, frozen=True):
     """The programs that have written the status of the others, by the condition's type."""
     kubelet_version: str = ""
     """The version of the node's kubelet, such as `v1.37.2`."""
+
+    def has_taint(self, taint: Taint) -> bool:
+        """Whether the node has the taint, with whatever value."""
+        return any((each.key, each.effect) == (taint.key, taint.effect) for each in self.taints)
 
     @property
     def kubelet_release(self) -> tuple[int, int] | None:

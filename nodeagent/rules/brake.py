@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nodeagent.config.sections.cluster import SignalsSettings
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import BRAKE_TAINT, ClusterNode
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.gpu import Inventory
@@ -29,6 +30,8 @@ WINDOW_SECONDS: Final = 3600.0
 REFUSED_SECONDS: Final = 60.0
 """How long a refused request counts."""
 PAUSE_LIMIT_SECONDS: Final = 8 * 3600.0
+TAINT_AWAITED_SECONDS: Final = 2.0
+"""How long a closing waits for the node's taint: a pod that the kubelet refuses meanwhile is as lost as others."""
 
 
 class Start(Value, frozen=True):
@@ -220,6 +223,17 @@ def find_pause(first_seconds: float, closings: int) -> float:
 def list_in_force(count: BrakeCount, kept: Iterable[Cordon], now_seconds: float) -> tuple[Cordon, ...]:
     """The cordons whose pause is not over, and those of GPUs on which a start is being tried."""
     return tuple(each for each in kept if not each.is_over(now_seconds) or _is_taken(count, each))
+
+
+def list_closing(cordons: Iterable[Cordon], node: ClusterNode | None, now_seconds: float) -> tuple[Cordon, ...]:
+    """The new cordons of which schedulers do not know yet: until the node has the taint, they close no GPU."""
+    if node is None or node.has_taint(BRAKE_TAINT):
+        return ()
+    return tuple(
+        each
+        for each in cordons
+        if each.since_seconds is not None and 0.0 <= now_seconds - each.since_seconds < TAINT_AWAITED_SECONDS
+    )
 
 
 def list_trials(count: BrakeCount, kept: Iterable[Cordon], now_seconds: float) -> tuple[Cordon, ...]:

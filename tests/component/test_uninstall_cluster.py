@@ -9,7 +9,6 @@ import anyio
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.node_requests import BRAKE_TAINT
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
@@ -18,6 +17,7 @@ from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import (
+    BRAKE_TAINT,
     DEPLOY_LABEL,
     MIG_STATE_LABEL,
     PAUSED_FOR_MIG,
@@ -63,7 +63,7 @@ async def test_node_object_is_as_it_was_before_the_agent(tmp_path: Path) -> None
         assert json.dumps(server.nodes[NODE]) == before
         assert list(server.slices) == ["s"]
         assert await remove_from_cluster(settings, {}, dry=False) == rehearsed
-        assert [each.step for each in rehearsed] == [Step.REMOVED] * 9
+        assert [each.step for each in rehearsed] == [Step.REMOVED] * 10
         assert server.slices == {}
         left = server.nodes[NODE]
         assert left["metadata"]["labels"] == {"zone": "a"}

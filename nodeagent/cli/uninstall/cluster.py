@@ -12,7 +12,7 @@ import anyio
 
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
-from nodeagent.components.cluster.node_requests import BRAKE_TAINT, parse_taint
+from nodeagent.components.cluster.node_requests import parse_taint
 from nodeagent.components.mig.clients import list_paused, list_returns
 from nodeagent.components.mig.request import LayoutRequestUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
@@ -24,7 +24,7 @@ from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, KubeError
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.slices import KubeSlices
-from nodeagent.model.cluster import DEPLOY_LABEL, ClusterNode
+from nodeagent.model.cluster import BRAKE_TAINT, DEPLOY_LABEL, ClusterNode
 from nodeagent.model.slices import SlicePool
 
 
@@ -69,7 +69,7 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
         ours[f"annotation {key} of node {found.name}"] = partial(node.write_annotation, key, None)
     startup = settings.kubernetes.startup_taint
     for taint in (*([parse_taint(startup)] if startup is not None else []), BRAKE_TAINT):
-        if any((each.key, each.effect) == (taint.key, taint.effect) for each in found.taints):
+        if found.has_taint(taint):
             ours[f"taint {taint.key}:{taint.effect} of node {found.name}"] = partial(
                 node.change_taint, taint, present=False
             )

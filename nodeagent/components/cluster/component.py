@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from nodeagent.components.cluster.kubernetes_events import TOLD, ReportedEvents, decide_reporting, render_event
 from nodeagent.components.cluster.node_requests import (
-    BRAKE_TAINT,
     decide_mig_label,
     decide_taint,
     is_brake_taint_due,
@@ -41,6 +40,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePods
 from nodeagent.model.cluster import (
+    BRAKE_TAINT,
     TERMINAL_ANNOTATION,
     ClusterLink,
     ClusterNode,
@@ -274,7 +274,7 @@ class Cluster:
         settings = self._live.now.kubernetes
         if settings.startup_taint is not None:
             taint = parse_taint(settings.startup_taint)
-            present = any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints)
+            present = node.has_taint(taint)
             wanted = decide_taint(
                 present=present, ready=ready, was_ready=self._was_ready, put_again=settings.taint_again
             )
@@ -285,7 +285,7 @@ class Cluster:
 
     async def _bring_brake_taint(self, node: ClusterNode) -> None:
         """Keep schedulers away until the kubelet no longer counts a GPU that the brake has closed."""
-        present = any((each.key, each.effect) == (BRAKE_TAINT.key, BRAKE_TAINT.effect) for each in node.taints)
+        present = node.has_taint(BRAKE_TAINT)
         wanted = is_brake_taint_due(self._bus.read(Offering), self._clock.wall())
         if wanted is not present:
             await self._node.change_taint(BRAKE_TAINT, present=wanted)

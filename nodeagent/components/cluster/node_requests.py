@@ -19,10 +19,8 @@ from nodeagent.model.cluster import (
 )
 from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION, CordonSource
 from nodeagent.model.mig import MigState
-from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.offering import Offering
 
-BRAKE_TAINT: Final = Taint(key=f"{DOMAIN}/gpu-brake", effect="NoSchedule")
 BRAKE_TAINT_SECONDS: Final = 20.0
 """The kubelet tells the API server of fewer GPUs within ten seconds; until then schedulers would send pods to them."""
 _PAUSED = "paused-for-"

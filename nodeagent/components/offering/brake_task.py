@@ -18,6 +18,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import ClusterLink, ClusterNode
 from nodeagent.model.cordons import Cordon, CordonSource, CordonTable
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import AllocationRefused, ConfigurationReloaded, FractionRefused, GpuFaultReported
@@ -26,9 +27,11 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import CordonStore
 from nodeagent.rules.brake import (
+    TAINT_AWAITED_SECONDS,
     BrakeCount,
     follow_starts,
     forget_gpus,
+    list_closing,
     list_in_force,
     list_starts,
     list_trials,
@@ -44,7 +47,7 @@ GATHER_SECONDS: Final = 0.02
 CLOCK_SECONDS: Final = 30.0
 """The longest wait between two looks at the wall clock, which may jump."""
 NO_GPUS: Final = Inventory(generation=0)
-_WATCHED: Final = (Inventory, AllocationTable, FractionTable, ReadyClaims, CordonTable)
+_WATCHED: Final = (Inventory, AllocationTable, FractionTable, ReadyClaims, CordonTable, ClusterNode)
 
 
 class BrakeTask:
@@ -89,6 +92,12 @@ class BrakeTask:
     def list_in_force(self) -> tuple[Cordon, ...]:
         """The brake's cordons that keep new pods away."""
         return list_in_force(self._count, self._read_kept(), self._clock.wall())
+
+    def list_closing(self) -> tuple[Cordon, ...]:
+        """The brake's cordons that close no GPU yet: schedulers are told first, where an API server is reached."""
+        link = self._bus.read(ClusterLink)
+        node = self._bus.read(ClusterNode) if link is not None and link.reachable else None
+        return list_closing(self._read_kept(), node, self._clock.wall())
 
     def list_trials(self) -> dict[GpuUuid, Cordon]:
         """The GPUs that wait for the one start that is to prove them."""
@@ -152,7 +161,8 @@ class BrakeTask:
             self._unkept = plan.cordons, "a start has proved the GPU"
         self._show(inventory, plan.cordons)
         self._changed()
-        return await self._keep(min(plan.wait_seconds or CLOCK_SECONDS, CLOCK_SECONDS))
+        wait = TAINT_AWAITED_SECONDS if self.list_closing() else CLOCK_SECONDS
+        return await self._keep(min(plan.wait_seconds or CLOCK_SECONDS, wait))
 
     async def _keep(self, wait_seconds: float) -> float:
         """Write what the journal does not have yet; returns the seconds until the next look."""

@@ -144,7 +144,9 @@ class OfferingComponent:
         )
         others = (self._memory.cordons() or CordonTable()).list_in_force(self._clock.wall())
         cordons = (*(one for one in others if one.source is not CordonSource.BRAKE), *self._brake.list_in_force())
-        offering = cordon_offering(offering, cordons, seen.gpus, table.value.allocations, given, claimed)
+        offering = cordon_offering(
+            offering, cordons, seen.gpus, table.value.allocations, given, claimed, closing=self._brake.list_closing()
+        )
         offering = mark_trials(offering, self._brake.list_trials())
         gone = list_held_gone(seen, table.value, given, claimed)
         self._conditions.replace(HELD_GONE, gone, cause=inventory)

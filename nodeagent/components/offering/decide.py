@@ -1,6 +1,6 @@
 """The allocation modes of all GPUs, and the conditions about modes; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, assert_never
 
 from msgspec.structs import replace
@@ -89,8 +89,13 @@ def cordon_offering(
     allocations: Iterable[Allocation],
     parts: FractionTable = NO_FRACTIONS,
     claims: ReadyClaims = NO_CLAIMS,
+    *,
+    closing: Collection[Cordon] = (),
 ) -> Offering:
-    """The offering with the cordoned GPUs closed to new pods; a cordon changes no allocation mode."""
+    """The offering with the cordoned GPUs closed to new pods; a cordon changes no allocation mode.
+
+    The cordons that are only `closing` are told, and close nothing yet.
+    """
     by_gpu: dict[GpuUuid, tuple[Cordon, ...]] = {}
     for cordon in cordons:
         by_gpu[cordon.gpu] = (*by_gpu.get(cordon.gpu, ()), cordon)
@@ -103,7 +108,10 @@ def cordon_offering(
             return mode
         holders = (_list_holders(each, known[mode.gpu], held, parts, claims) for each in AllocationMode)
         return replace(
-            mode, is_open=False, cordons=by_gpu[mode.gpu], held_by=tuple(one for each in holders for one in each)
+            mode,
+            is_open=mode.is_open and all(each in closing for each in by_gpu[mode.gpu]),
+            cordons=by_gpu[mode.gpu],
+            held_by=tuple(one for each in holders for one in each),
         )
 
     return replace(offering, doors=tuple(map(close, offering.doors)))

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.cluster.component import POLL_RETRY_SECONDS
-from nodeagent.components.cluster.node_requests import BRAKE_TAINT, BRAKE_TAINT_SECONDS
+from nodeagent.components.cluster.node_requests import BRAKE_TAINT_SECONDS
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
-from nodeagent.model.cluster import TERMINAL_ANNOTATION, ClusterLink, ClusterNode, Taint
+from nodeagent.model.cluster import BRAKE_TAINT, TERMINAL_ANNOTATION, ClusterLink, ClusterNode, Taint
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
 from nodeagent.model.driver import DriverPhase, DriverState

@@ -9,6 +9,7 @@ import pytest
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import SignalsSettings
 from nodeagent.model.allocation import Allocation, AllocationTable
+from nodeagent.model.cluster import BRAKE_TAINT, ClusterLink, ClusterNode, Taint
 from nodeagent.model.cordons import CordonSource
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.events import (
@@ -20,6 +21,7 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.rules.brake import TAINT_AWAITED_SECONDS
 from tests.component.offering.test_cordons import TWO, World
 from tests.support.gpus import gpu_uuid
 from tests.unit.rules.test_signals import make_fault
@@ -99,6 +101,34 @@ async def test_the_third_lost_pod_closes_its_gpu() -> None:
         assert fact.detail.startswith("by the brake: 3 starts ended within 60 s, beside XID 94 of the GPU, until ")
         assert world.braked() == [f"GPU 1: closed {fact.detail}"]
         assert world.details("gpu-cordoned") == []
+
+
+def show_node(world: BrakeWorld, *taints: Taint) -> None:
+    world.bus.publish_state(ClusterLink(reachable=True), source="cluster")
+    world.bus.publish_state(ClusterNode(name="node-1", uid="uid-1", taints=taints), source="cluster")
+
+
+@pytest.mark.parametrize("is_reached", [True, False])
+async def test_a_closing_waits_for_the_taint_where_schedulers_can_be_told(is_reached: bool) -> None:
+    """Told at once in either case, with the condition; the GPU is closed as soon as the taint is there."""
+    async with open_world() as world:
+        show_node(world)
+        world.bus.publish_state(ClusterLink(reachable=is_reached), source="cluster")
+        await world.lose(3)
+        assert (world.is_open(), len(world.braked())) == ((True, is_reached), 1)
+        show_node(world, BRAKE_TAINT)
+        await anyio.sleep(0.1)
+        assert world.is_open() == (True, False)
+
+
+async def test_a_closing_waits_two_seconds_for_the_taint_at_most() -> None:
+    """Where the API server refuses the taint, say."""
+    async with open_world() as world:
+        show_node(world)
+        await world.lose(3)
+        assert world.is_open() == (True, True)
+        await anyio.sleep(TAINT_AWAITED_SECONDS)
+        assert world.is_open() == (True, False)
 
 
 async def test_pods_that_end_by_themselves_close_nothing() -> None:

@@ -3,8 +3,9 @@
 from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.cluster import CLUSTER
 from nodeagent.cli.commands.devices import CLAIMS, DEVICES, FRACTIONS, MPS
+from nodeagent.cli.commands.gpus import GPUS
 from nodeagent.cli.commands.mig import MIG
-from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, GPUS, REPAIRS, STATUS, TOP
+from nodeagent.cli.commands.node import ALLOCATIONS, AUDIT, DOCTOR, EVENTS, REPAIRS, STATUS, TOP
 from nodeagent.cli.commands.outputs import CDI, LABELS, METRICS, RENDER, RUNTIME
 from nodeagent.cli.commands.program import COMPLETION, CONFIGURATION, UNINSTALL, VERSION
 from nodeagent.cli.frame.command import Argument, Command

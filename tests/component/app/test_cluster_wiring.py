@@ -55,12 +55,12 @@ def live(request: pytest.FixtureRequest) -> LiveSettings:
         ((), {}, ["labeler"], set()),
         ((), IN_POD, ["labeler"], set()),
         (("kubernetes.enabled=true",), {}, ["labeler"], {"api-unreachable"}),
-        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes", "signals"], set()),
+        (("kubernetes.kubeconfig=/absent",), {}, ["labeler", "cluster", "wishes", "signals", "node_conditions"], set()),
         (("kubernetes.kubeconfig=/absent", "kubernetes.enabled=false"), {}, ["labeler"], set()),
         (
             ("kubernetes.kubeconfig=/absent", "kubernetes.delete_refused_pods=[failed]"),
             {},
-            ["labeler", "cluster", "wishes", "signals", "refused_pods"],
+            ["labeler", "cluster", "wishes", "signals", "node_conditions", "refused_pods"],
             set(),
         ),
         (("kubernetes.delete_refused_pods=[failed]",), {}, ["labeler"], set()),
@@ -81,4 +81,4 @@ async def test_a_pod_with_a_token_uses_the_api(
     """The service account is found where the kubelet mounts it."""
     monkeypatch.setattr("nodeagent.edge.kube.credentials.SERVICE_ACCOUNT_DIR", tmp_path)
     (tmp_path / "token").touch()
-    assert await find_parts(live, IN_POD) == (["labeler", "cluster", "wishes", "signals"], set())
+    assert await find_parts(live, IN_POD) == (["labeler", "cluster", "wishes", "signals", "node_conditions"], set())

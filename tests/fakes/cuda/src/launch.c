@@ -1,6 +1,7 @@
 /*
  * Kernels that take a set time: `us_500` of any module takes 500 microseconds. Nothing is computed but the prover's kernels,
- * which `proof.c` has; the work of a process is a line of time that grows with each launch. A launch returns at once until as many are pending as the driver's queue holds.
+ * which `proof.c` has; the work of a process is a line of time that grows with each launch. A launch returns at once until
+ * as many are pending as the driver's queue holds.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -29,7 +30,7 @@ struct several {
 };
 
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
-static struct function functions[FUNCTIONS_MOST];
+static struct function functions[FUNCTIONS_MOST], kernels[4];
 static uint64_t end_ns, ends[QUEUE], launched, forgotten_ns;
 static int module;
 
@@ -78,7 +79,6 @@ EXPORT result cuModuleLoadData(void **made, const void *image) {
 }
 
 EXPORT result cuModuleGetFunction(struct function **function, void *of, const char *name) {
-    static struct function kernels[4];
     BEGIN;
     int kernel = function && of ? proof_find(name) : 0;
     if (kernel) {
@@ -112,7 +112,7 @@ static result launch(const struct function *function, void *stream) {
 EXPORT result cuLaunchKernel(struct function *function, SHAPE, void *stream, void **arguments, void **extra) {
     BEGIN;
     IGNORE, (void)extra;
-    if (function && function->kernel && context_current()) {
+    if (function >= kernels && function < kernels + 4 && context_current()) {
         launch_add(proof_run(function->kernel, context_current()->device, gx, arguments));
         return SUCCESS;
     }

@@ -28,6 +28,7 @@ from nodeagent.components.web.page.markup import (
     section,
     table,
 )
+from nodeagent.components.web.page.receipts import render_receipts
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu
@@ -36,6 +37,7 @@ from nodeagent.model.mps import MpsDaemon, MpsPhase
 from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
+from nodeagent.rules.receipts import Receipt
 
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5
@@ -79,19 +81,21 @@ def _render_detail(one: ConditionRecord) -> str:
     return f'<p id="{condition_id(one)}">{prose(one.detail or one.key)}</p>'
 
 
-def render_allocations(state: StateRecord) -> str:
-    """The holders of devices and fractions, and the MPS daemons."""
+def render_allocations(state: StateRecord, receipts: Sequence[Receipt] = ()) -> str:
+    """The holders of devices and fractions, the MPS daemons, and the last holders with a fault."""
+    ended = render_receipts(receipts, state.time_seconds)
     held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
     daemons = state.mps.daemons if state.mps is not None else ()
-    if not state.allocations and not held and not daemons:
+    if not state.allocations and not held and not daemons and not ended:
         return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
-    body = ""
+    body = "" if state.allocations or held or daemons else "<p>No device is handed out.</p>"
     if state.allocations:
         body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
     if held:
         body += render_fraction_table(held, state.time_seconds)
     if daemons:
         body += render_daemon_table(daemons, state.gpus, state.time_seconds)
+    body += ended
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
 
 

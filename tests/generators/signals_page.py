@@ -29,14 +29,20 @@ _POD: Final = PodIdentity(namespace="n", name="p", uid="u")
 _REPORTED: Final = GpuFaultReported(
     number=79, name="x", address=PciAddress("0000:13:00.0"), devices=(), gpu=GpuUuid("GPU-0"), index=0
 )
+
+
+def _name_gpu(index: int) -> GpuUuid:
+    return GpuUuid(f"GPU-{index:08x}-0000-0000-0000-000000000000")
+
+
 _TRAIN: Final = PodIdentity(namespace="ml", name="train-0", uid="u")
 _NOW: Final = 1_000_000.0
-_FELL_OFF: Final = replace(_REPORTED, name=CATALOGUE[79].name, gpu=GpuUuid("GPU-3"), index=3)
-_MISUSED: Final = replace(_REPORTED, number=31, name=CATALOGUE[31].name, gpu=GpuUuid("GPU-0"))
+_FELL_OFF: Final = replace(_REPORTED, name=CATALOGUE[79].name, gpu=_name_gpu(3), index=3)
+_MISUSED: Final = replace(_REPORTED, number=31, name=CATALOGUE[31].name, gpu=_name_gpu(0))
 
 
 def _make_receipt(pod: str, index: int, fault: SeenFault, *, ended_ago: float, held_for: float) -> Receipt:
-    uuid = f"GPU-{index}"
+    uuid = _name_gpu(index)
     return Receipt(
         number=1,
         resource="nvidia.com/gpu",
@@ -77,7 +83,10 @@ def render_answers() -> str:
     note = render_fault(_FELL_OFF, Severity.CRITICAL, _TRAIN, "node-1").note
     event = ("6m2s", "Warning", XID_REASON, f"pod/{_TRAIN.name}", note)
     events = render_table_of_kubectl(("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"), event)
-    history = lay_out(tabulate_receipts(_RECEIPTS, {"GPU-0": "0", "GPU-3": "3"}, now_seconds=_NOW), Layout(UNCUT))
+    history = lay_out(
+        tabulate_receipts(_RECEIPTS, {_name_gpu(index): str(index) for index in (0, 3)}, now_seconds=_NOW),
+        Layout(UNCUT),
+    )
     chosen = f'{{.status.conditions[?(@.type=="{GPU_FAULT_CONDITION}")].message}}'
     answers = (
         (

@@ -23,9 +23,8 @@ from nodeagent.model.mps import MpsPhase, MpsState
 from nodeagent.model.plugin import AdvertisedResource, PluginState
 from nodeagent.model.ports import KubeletCheckpoint
 from nodeagent.model.runtime import CdiState
-from tests.support.cordons import make_brake, make_cordon, make_mode
 from tests.support.mps import daemon_of
-from tests.support.nodes import make_rich_state
+from tests.support.nodes import make_brake, make_cordon, make_mode, make_rich_state
 from tests.support.samples import make_address, make_gpu, make_uuid
 from tests.unit.cli.doctor.healthy_node import AGENT, DIRECTORY, EVIDENCE, HEALTHY, HELD, RUNTIME, SHIM
 

@@ -19,9 +19,8 @@ from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.telemetry import GpuSample
-from tests.support.cordons import make_brake, make_mode
 from tests.support.fractions import make_holders
-from tests.support.nodes import make_rich_state
+from tests.support.nodes import make_brake, make_mode, make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
 ESCAPE = "\x1b"

@@ -13,7 +13,7 @@ from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.usage import FractionUse
-from tests.support.cordons import make_brake, make_mode
+from tests.support.nodes import make_brake, make_mode
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     START,

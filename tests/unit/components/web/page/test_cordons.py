@@ -6,8 +6,7 @@ from nodeagent.components.web.page.details import render_path
 from nodeagent.components.web.page.overview import PageView, render_document
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, ModeHolder
-from tests.support.cordons import make_brake, make_cordon, make_mode
-from tests.support.nodes import make_view
+from tests.support.nodes import make_brake, make_cordon, make_mode, make_view
 
 
 def _render(view: PageView) -> str:

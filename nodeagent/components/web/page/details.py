@@ -17,8 +17,13 @@ from nodeagent.components.web.page.gpus import (
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
 from nodeagent.components.web.page.overview import Page, PageView, Steps, describe_all, finish, render_overview
-from nodeagent.components.web.page.receipts import render_receipts, select_receipts
-from nodeagent.components.web.page.sections import render_allocation_table, render_events, render_fraction_table
+from nodeagent.components.web.page.sections import (
+    render_allocation_table,
+    render_events,
+    render_fraction_table,
+    render_receipts,
+    select_receipts,
+)
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
 from nodeagent.rules.ids import find_uuid

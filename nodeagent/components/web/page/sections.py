@@ -1,7 +1,7 @@
 """Sections of words and tables: conditions, allocations, events, components, facts, labels; pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from nodeagent.components.web.api.records import (
@@ -28,7 +28,6 @@ from nodeagent.components.web.page.markup import (
     section,
     table,
 )
-from nodeagent.components.web.page.receipts import render_receipts
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu
@@ -37,8 +36,10 @@ from nodeagent.model.mps import MpsDaemon, MpsPhase
 from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
-from nodeagent.rules.receipts import Receipt
+from nodeagent.rules.receipts import HeldGpu, Receipt, Verdict, describe_fault
 
+RECEIPTS_SHOWN = 8
+BLAME_STYLES = {Verdict.HARDWARE: "bad", Verdict.APPLICATION: "warn"}
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5
 """Deeper links stand as far to the right as this."""
@@ -97,6 +98,31 @@ def render_allocations(state: StateRecord, receipts: Sequence[Receipt] = ()) -> 
         body += render_daemon_table(daemons, state.gpus, state.time_seconds)
     body += ended
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
+
+
+def render_receipts(receipts: Sequence[Receipt], now_seconds: float) -> str:
+    """A row for each of the first receipts; empty without a receipt."""
+    rows = [
+        (
+            esc(f"{one.namespace}/{one.pod}" if one.pod else "pod not known"),
+            "<br>".join(map(_render_gpu, one.gpus)) or "–",
+            "<br>".join(esc(describe_fault(fault, one.until_seconds)) for fault in one.faults),
+            mark(BLAME_STYLES[one.verdict], one.verdict) if one.verdict in BLAME_STYLES else esc(one.verdict),
+            f"{age(one.until_seconds or now_seconds, now_seconds)} ago",
+        )
+        for one in receipts[:RECEIPTS_SHOWN]
+    ]
+    return table("Ended after a fault", ("Pod", "GPUs", "Faults", "Blamed", "Ended"), rows) if rows else ""
+
+
+def select_receipts(receipts: Sequence[Receipt], devices: Collection[str]) -> tuple[Receipt, ...]:
+    """The receipts of a GPU, by the UUIDs of the GPU and its MIG devices."""
+    return tuple(one for one in receipts if any(held.uuid in devices for held in one.gpus))
+
+
+def _render_gpu(held: HeldGpu) -> str:
+    name = esc(held.uuid) if held.index is None else f"GPU {held.index}"
+    return f'<a href="{gpu_path(held.uuid)}">{name}</a>'
 
 
 def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord | None, now_seconds: float) -> str:

@@ -4,8 +4,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.web.page.details import render_path
 from nodeagent.components.web.page.overview import PageView, render_document
-from nodeagent.components.web.page.receipts import SHOWN, render_receipts
-from nodeagent.components.web.page.sections import render_allocations
+from nodeagent.components.web.page.sections import RECEIPTS_SHOWN, render_allocations, render_receipts
 from nodeagent.rules.receipts import HeldGpu, Receipt, Verdict
 from nodeagent.rules.signals import Severity
 from tests.support.journals import make_seen
@@ -57,8 +56,8 @@ def test_the_table_stays_short_and_blames_nobody_without_a_reason() -> None:
     warned = replace(
         make_receipt(1, ""), verdict=Verdict.NONE, faults=(make_seen(99, severity=Severity.WARN),), gpus=()
     )
-    text = render_receipts([warned] * (SHOWN + 5), 20.0)
-    assert text.count("<tr>") == SHOWN + 1
+    text = render_receipts([warned] * (RECEIPTS_SHOWN + 5), 20.0)
+    assert text.count("<tr>") == RECEIPTS_SHOWN + 1
     assert "pod not known" in text
     assert "<div>none</div>" in text
 

@@ -17,7 +17,7 @@ from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.container import ContainerWiring
 from nodeagent.app.wiring.kubelet import KubeletWiring
 from nodeagent.app.wiring.usage import UsageWiring
-from nodeagent.components.allocations.tabulate import tabulate_history, tabulate_receipts
+from nodeagent.components.allocations.tabulate import tabulate_faulted, tabulate_history, tabulate_receipts
 from nodeagent.components.driver.component import Driver, DriverHost
 from nodeagent.components.exporter.component import AgentCounts, AgentFactsSource, Exporter
 from nodeagent.components.health.component import Health
@@ -256,6 +256,7 @@ class Composition:
             gates=self.gates.states,
             conditions=self.conditions.active,
             reports=self.reports,
+            receipts=lambda: tabulate_faulted(self.kubelet.journal.history, self.bus.read(Inventory)),
             wall=self.clock.wall,
         )
         return WebComponent(

@@ -139,16 +139,33 @@ class EventSeries(Value, frozen=True):
     """Whether the API server has the object."""
 
 
-class PodEventCounts(Value, frozen=True):
-    """State: the events on pods about faults, counted since the agent started."""
+class PodWriteCounts(Value, frozen=True):
+    """What pods are told by the API server, counted since the agent started."""
 
     written: int = 0
     failed: int = 0
-    """Requests for such events that failed; most are made again."""
+    """Requests that failed; most are made again."""
     dropped: int = 0
-    """Events given up: too many at once, refused for good, or too old when the API server came back."""
+    """News given up: too many at once, refused for good, or too old when the API server came back."""
     waiting: int = 0
-    """Events yet to be written, now."""
+    """News yet to be written, now."""
+
+
+class PodEventCounts(PodWriteCounts, frozen=True):
+    """State: the events on pods about faults, counted since the agent started."""
+
+
+class PodConditionCounts(PodWriteCounts, frozen=True):
+    """State: the conditions of pods about faults, counted since the agent started."""
+
+
+class ReceiptCounts(Value, frozen=True):
+    """State: writes of receipts in containers, counted since the agent started."""
+
+    written: int = 0
+    """Receipts, again for each change."""
+    failed: int = 0
+    """Receipts of writes that failed, which are made again."""
 
 
 class ApiCall(Value, frozen=True):

@@ -61,9 +61,17 @@ class Cordon(Value, frozen=True):
 
     def describe(self) -> str:
         """The source, the reason and the end."""
-        by = _SOURCES.get(self.source, self.who or "a person")
-        end = "" if self.until_seconds is None else f", until {render_until(self.until_seconds)}"
-        return f"by {by}{f': {self.reason}' if self.reason else ''}{end}"
+        return f"by {self._name_source()}{f': {self.reason}' if self.reason else ''}{self._describe_end()}"
+
+    def sum_up(self) -> str:
+        """The source and the end, for a line with little room."""
+        return f"by {self._name_source()}{self._describe_end()}"
+
+    def _name_source(self) -> str:
+        return _SOURCES.get(self.source, self.who or "a person")
+
+    def _describe_end(self) -> str:
+        return "" if self.until_seconds is None else f", until {render_until(self.until_seconds)}"
 
 
 class CordonTable(Value, frozen=True):

@@ -78,6 +78,12 @@ class GpuAllocationMode(Value, frozen=True):
         """How many times in a row the brake has closed the GPU, the present closing or trial included."""
         return max((one.closings for one in (*self.cordons, self.trial) if one is not None), default=0)
 
+    def sum_up_cordons(self) -> str:
+        """Who keeps new pods from the GPU, and until when; empty without a cordon or trial."""
+        if self.cordons:
+            return f"cordoned {' and '.join(each.sum_up() for each in self.cordons)}"
+        return "open to a single pod, after the brake" if self.trial is not None else ""
+
     def describe(self) -> str:
         """The state in a sentence."""
         return f"GPU {self.index}: {self.explain()}"

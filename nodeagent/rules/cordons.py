@@ -6,7 +6,7 @@ cordons of other sources.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -139,6 +139,21 @@ def drop_over(table: CordonTable, now_seconds: float) -> dict[CordonSource, tupl
 def find_next_end(table: CordonTable, now_seconds: float) -> float | None:
     """The nearest end of a cordon in force; `None` without any."""
     return min((one.until_seconds for one in table.list_in_force(now_seconds) if one.until_seconds), default=None)
+
+
+def explain_opening(cordon: Cordon, index: int) -> str:
+    """What opens the GPU of this index to new pods, as far as this cordon keeps them away."""
+    match cordon.source:
+        case CordonSource.COMMAND:
+            return f"`nodeagent gpu uncordon {index}`"
+        case CordonSource.ANNOTATION:
+            return f"take {cordon.named} out of the node's annotation {CORDON_ANNOTATION}"
+        case CordonSource.HAMI:
+            return f"take {cordon.named} out of the node's annotation {HAMI_CORDON_ANNOTATION}"
+        case CordonSource.BRAKE:
+            pause = "" if cordon.until_seconds is None else f" after {render_until(cordon.until_seconds)}"
+            return f"a single pod that lasts{pause}; `nodeagent gpu uncordon {index}` opens GPU {index} at once"
+    assert_never(cordon.source)
 
 
 def _find_gpu(name: str, inventory: Inventory) -> tuple[GpuUuid | None, str]:

@@ -14,6 +14,7 @@ from nodeagent.model.allocation import AllocationRow
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
+from nodeagent.model.wording import render_age
 from nodeagent.rules.signals import Severity
 
 FAULTS_MAX: Final = 16
@@ -76,6 +77,13 @@ def add_fault(seen: Sequence[SeenFault], new: SeenFault) -> tuple[SeenFault, ...
 
 def _count(fault: SeenFault, at_seconds: float) -> SeenFault:
     return replace(fault, count=fault.count + 1, last_seconds=max(fault.last_seconds, at_seconds))
+
+
+def describe_fault(fault: SeenFault, until_seconds: float | None) -> str:
+    """The fault with its distance from the end: what came long before rarely ended the pod."""
+    number = f"{'XID' if fault.gpu else 'SXID'} {fault.number}" + (f" x{fault.count}" if fault.count > 1 else "")
+    before = (until_seconds or fault.last_seconds) - fault.last_seconds
+    return f"{number} {render_age(before)} before" if before >= 1 else f"{number} at the end"
 
 
 def find_verdict(faults: Iterable[SeenFault]) -> Verdict:

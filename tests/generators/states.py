@@ -11,7 +11,15 @@ from typing import Final
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
+from nodeagent.model.cluster import (
+    ClusterLink,
+    ClusterNode,
+    NodeRequests,
+    PodConditionCounts,
+    PodEventCounts,
+    PodLabelTable,
+    ReceiptCounts,
+)
 from nodeagent.model.cordons import CordonTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
@@ -67,6 +75,8 @@ SAID_BY: Final[dict[type[Value], str]] = {
     ClusterLink: "cluster",
     PodLabelTable: "cluster",
     PodEventCounts: "signals",
+    PodConditionCounts: "signals",
+    ReceiptCounts: "signals",
     RepairState: "repairs",
 }
 _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)

@@ -1,6 +1,6 @@
 """A node with something of everything, as the page and the terminal see it."""
 
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from nodeagent.components.web.page.overview import PageView
 from nodeagent.components.web.page.trend import Trends
 from nodeagent.core.channels.envelope import Envelope
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
+from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import DevicesAllocated, FaultInjected, VerdictChanged, XidReported
 from nodeagent.model.gpu import (
@@ -35,6 +36,7 @@ from nodeagent.model.gpu import (
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.labels import LabelState
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 from nodeagent.model.runtime import CdiSpecFile, CdiState, RuntimeKind, RuntimeState
 from nodeagent.model.telemetry import GpuSample, NodeSample
@@ -219,3 +221,27 @@ def make_full_view(count: int) -> PageView:
         trend={make_uuid(index): points for index in range(count)},
         history=history,
     )
+
+
+def make_cordon(index: int = 0, **changes: Any) -> Cordon:
+    """A person's cordon."""
+    plain: dict[str, Any] = {"source": CordonSource.COMMAND, "named": str(index), "reason": "fan"}
+    return Cordon(gpu=make_uuid(index), **(plain | changes))
+
+
+def make_brake(index: int = 0, **changes: Any) -> Cordon:
+    """The brake's cordon, in the first closing."""
+    plain = {"source": CordonSource.BRAKE, "reason": "3 starts were lost", "since_seconds": 700.0, "closings": 1}
+    return make_cordon(index, **(plain | changes))
+
+
+def make_mode(index: int = 0, *cordons: Cordon, **changes: Any) -> GpuAllocationMode:
+    """A whole GPU with these cordons, open without any."""
+    plain: dict[str, Any] = {
+        "door": AllocationMode.WHOLE,
+        "wanted": AllocationMode.WHOLE,
+        "reason": "the default",
+        "is_open": not cordons,
+        "cordons": cordons,
+    }
+    return GpuAllocationMode(gpu=make_uuid(index), index=index, address=make_address(index), **(plain | changes))

@@ -9,6 +9,7 @@ from nodeagent.components.web.api.records import StateRecord
 from nodeagent.components.web.page.groups import group_conditions
 from nodeagent.model.devices import Standing
 from nodeagent.model.plugin import AdvertisedResource
+from nodeagent.rules.cordons import explain_opening
 from nodeagent.rules.kubernetes_versions import Lack, Side, find_endings, find_lacks
 
 KUBELET = "systemctl status kubelet"
@@ -95,6 +96,22 @@ def check_devices(facts: Facts) -> Iterator[Check]:
         else:
             count = len(each.devices)
             yield ok("devices", f"{each.resource}: {count} {'works' if count == 1 else 'work'}")
+
+
+def check_cordons(facts: Facts) -> Iterator[Check]:
+    """The GPUs kept from new pods by a cordon or the brake, each with what opens the GPU."""
+    agent = facts.agent
+    if agent is None or is_elsewhere(facts, agent) or agent.gpus is None:
+        return
+    modes = [record.door for record in agent.gpus.gpus if record.door is not None]
+    for mode in modes:
+        for cordon in mode.cordons:
+            opens = explain_opening(cordon, mode.index)
+            yield warn("cordons", f"GPU {mode.index}: cordoned {cordon.describe()}", opens)
+        if mode.trial is not None and not mode.cordons:
+            yield warn("cordons", mode.describe(), explain_opening(mode.trial, mode.index))
+    if not any(mode.cordons or mode.trial for mode in modes):
+        yield ok("cordons", "no GPU is cordoned")
 
 
 def check_allocatable(facts: Facts) -> Iterator[Check]:

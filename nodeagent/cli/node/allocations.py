@@ -22,7 +22,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.wording import render_age
 from nodeagent.rules.ids import DEVICE_PREFIX, parse_device_id
 from nodeagent.rules.placement.explain import explain_preference, render_explanation
-from nodeagent.rules.receipts import Receipt, SeenFault
+from nodeagent.rules.receipts import Receipt, describe_fault
 
 HEAD = ("POD", "CONTAINER", "RESOURCE", "FOR", "STATE", "GPUS", "DEVICES")
 GIVING_WAY = ("DEVICES", "RESOURCE", "CONTAINER")
@@ -88,17 +88,10 @@ def tabulate_receipts(receipts: tuple[Receipt, ...], names: Mapping[str, str], *
     for receipt in receipts:
         pod, container, resource, age, state, gpus, devices = _cells(receipt, names, now_seconds)
         ended = render_age(now_seconds - (receipt.until_seconds or now_seconds))
-        faults = ", ".join(_describe_fault(fault, receipt) for fault in receipt.faults) or "-"
+        faults = ", ".join(describe_fault(fault, receipt.until_seconds) for fault in receipt.faults) or "-"
         cells.append((pod, container, resource, age, f"{ended} ago", gpus, receipt.verdict, faults, state, devices))
     pods = [_name(receipt) for receipt in receipts if receipt.pod]
     return Table(HEAD_OF_RECEIPTS, cells, names=pods, giving_way=RECEIPTS_GIVING_WAY, nothing="no receipt")
-
-
-def _describe_fault(fault: SeenFault, receipt: Receipt) -> str:
-    """The fault with its distance from the end: what came long before rarely ended the pod."""
-    number = f"{'XID' if fault.gpu else 'SXID'} {fault.number}" + (f" x{fault.count}" if fault.count > 1 else "")
-    before = (receipt.until_seconds or fault.last_seconds) - fault.last_seconds
-    return f"{number} {render_age(before)} before" if before >= 1 else f"{number} at the end"
 
 
 def _name(row: AllocationRow) -> str:

@@ -169,15 +169,16 @@ def _gpu_row(record: GpuRecord) -> tuple[str, ...]:
         power,
         temperature,
         gpu.pci.address,
-        ", ".join(holders) or _describe_allocation_mode(record),
+        "; ".join(filter(None, (", ".join(holders), _describe_allocation_mode(record, is_held=bool(holders))))),
     )
 
 
-def _describe_allocation_mode(record: GpuRecord) -> str:
-    """Why a GPU without a holder cannot be allocated; empty for a free GPU."""
-    if record.door is None or record.door.is_open:
+def _describe_allocation_mode(record: GpuRecord, *, is_held: bool) -> str:
+    """Why new pods do not get a GPU: the cordons of any GPU, the allocation mode of one without a holder."""
+    mode = record.door
+    if mode is None:
         return ""
-    return "cordoned" if record.door.cordons else f"door {record.door.door}"
+    return mode.sum_up_cordons() or ("" if mode.is_open or is_held else f"door {mode.door}")
 
 
 def _health(record: GpuRecord) -> str:

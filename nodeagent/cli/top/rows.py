@@ -72,7 +72,7 @@ def list_processes(top: TopRecord, column: Column, text: str, *, is_reversed: bo
 
 
 def _filter(device: TopDevice, text: str) -> TopDevice | None:
-    if _contains((device.gpu, device.name, device.uuid, device.health, *device.pods), text):
+    if _contains((device.gpu, device.name, device.uuid, device.health, device.cordoned, *device.pods), text):
         return device
     kept = tuple(one for one in device.processes if _contains((str(one.pid), one.user, one.pod, one.command), text))
     return replace(device, processes=kept) if kept else None

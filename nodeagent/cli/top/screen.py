@@ -192,6 +192,8 @@ def _mark(line: str, row: Row, *, is_chosen: bool, colour: bool) -> str:
         return f"{REVERSED}{text}{NORMAL}"
     if row.process is None and (row.device.lost or row.device.health == "unhealthy"):
         return paint(text, "bad", colour=True)
+    if row.process is None and row.device.cordoned:
+        return paint(text, "warn", colour=True)
     return re.sub(f"{FULL}+{EMPTY}*|{EMPTY}+", _paint_bar, text)
 
 
@@ -220,6 +222,7 @@ def _describe_device(top: TopRecord, uuid: str, size: Size) -> tuple[str, list[s
         return f"{uuid} is no longer there", []
     lines = [f"{'':18}{device.uuid}", f"{'health':<18}{device.health or '-'}"]
     lines += [f"{'lost':<18}{clean(device.lost)}"] if device.lost else []
+    lines += [f"{'new pods':<18}{clean(device.cordoned)}"] if device.cordoned else []
     lines += [f"{'pods' if not at else '':<18}{clean(pod)}" for at, pod in enumerate(device.pods)]
     # Hardware measures a MIG device's memory and work only; everything else is the whole GPU's.
     lines += ["", "What follows is of the whole GPU."] if MIG_SIGN in device.gpu else []

@@ -68,6 +68,8 @@ class TopDevice(Value, frozen=True):
     """Readings of the whole GPU, on a MIG device too."""
     parts: tuple[str, ...] = ()
     """Pods with fractions, each with its used and promised hundredths; listed among the pods too."""
+    cordoned: str = ""
+    """Who keeps new pods from the whole GPU, and until when; empty without a cordon."""
 
 
 class OtherDevice(Value, frozen=True):
@@ -200,6 +202,7 @@ def _make_device(
             for one, depth in _plant(share, processes)
         ),
         lost=gpu.lost or sample.lost,
+        cordoned=record.door.sum_up_cordons() if record.door is not None else "",
     )
 
 
@@ -303,9 +306,10 @@ def device_row(device: TopDevice) -> tuple[str, ...]:
 
 
 def _list_pods(device: TopDevice) -> str:
-    """The device's pods; pods with fractions with their use too."""
+    """The device's pods, pods with fractions with their use too, and who keeps new pods away."""
     with_parts = {one.partition(" ")[0] for one in device.parts}
-    return ", ".join((*(pod for pod in device.pods if pod not in with_parts), *device.parts))
+    pods = ", ".join((*(pod for pod in device.pods if pod not in with_parts), *device.parts))
+    return "; ".join(filter(None, (pods, device.cordoned)))
 
 
 def process_row(device: TopDevice, process: TopProcess) -> tuple[str, ...]:

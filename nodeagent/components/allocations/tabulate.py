@@ -4,6 +4,8 @@ Owns the words for an allocation's state.
 """
 
 from collections.abc import Iterable
+from heapq import nlargest
+from typing import Final
 
 import msgspec
 
@@ -12,6 +14,9 @@ from nodeagent.model.allocation import Allocation, AllocationRow, AllocationTabl
 from nodeagent.model.gpu import Inventory
 from nodeagent.rules.ids import find_uuid, is_of_class
 from nodeagent.rules.receipts import HeldGpu, Receipt, find_verdict
+
+FAULTED_MAX: Final = 64
+"""The page is made anew at each change, and no person reads more."""
 
 
 def tabulate_living(table: AllocationTable) -> tuple[AllocationRow, ...]:
@@ -30,6 +35,12 @@ def tabulate_receipts(history: Iterable[Ended], inventory: Inventory | None) -> 
     """The receipts of ended allocations, the newest first; `inventory` has the indices of GPUs."""
     receipts = (_write_receipt(ended, inventory) for ended in history)
     return tuple(sorted(receipts, key=lambda row: (row.until_seconds or 0.0, row.number), reverse=True))
+
+
+def tabulate_faulted(history: Iterable[Ended], inventory: Inventory | None) -> tuple[Receipt, ...]:
+    """The newest receipts with faults, `FAULTED_MAX` at most."""
+    faulted = (ended for ended in history if ended.faults)
+    return tabulate_receipts(nlargest(FAULTED_MAX, faulted, key=lambda ended: ended.until_seconds), inventory)
 
 
 def _write_receipt(ended: Ended, inventory: Inventory | None) -> Receipt:

@@ -72,7 +72,7 @@ from nodeagent.edge.host.files.atomic_file import read_bounded
 from nodeagent.edge.http.messages import Answer, Request, Response
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cluster import ApiCall, PodEventCounts, PodLabelTable
+from nodeagent.model.cluster import ApiCall, PodConditionCounts, PodEventCounts, PodLabelTable, ReceiptCounts
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import XidReported
@@ -246,7 +246,9 @@ class Exporter:
             *self._build_devices(),
             *self._build_mig(),
             *build_claim_families(self._bus.read(ReadyClaims), self._bus.read(PublishedSlices)),
-            *build_signal_families(self._bus.read(PodEventCounts)),
+            *build_signal_families(
+                self._bus.read(PodEventCounts), self._bus.read(PodConditionCounts), self._bus.read(ReceiptCounts)
+            ),
             *build_repair_families(self._bus.read(RepairState)),
         )
         part = RenderedBlocks() if is_stale else self._part

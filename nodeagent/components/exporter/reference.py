@@ -187,8 +187,8 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_mig_families(MigState(), None))
     yield _CLAIMS
     yield from _tabulate(build_claim_families(None, None))
-    yield "\n## Signals\n\nEvents on pods about faults of their GPUs; see [signals](signals.md).\n"
-    yield from _tabulate(build_signal_families(None))
+    yield "\n## Signals\n\nFaults of GPUs told to pods and in containers; see [signals](signals.md).\n"
+    yield from _tabulate(build_signal_families(None, None, None))
     yield "\n## Repairs\n\nFault sessions, where `repairs.mode` is not `off`; see [repairs](repairs.md).\n"
     yield from _tabulate(build_repair_families(None))
     yield "\n## The agent\n"

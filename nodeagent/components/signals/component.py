@@ -1,6 +1,7 @@
 """Tells pods of the faults of their GPUs, by an event on each pod, and by a condition where the settings ask for it.
 
-Owns the conditions `pod-events-unwritten` and `pod-conditions-unwritten`, and the state `PodEventCounts`.
+Owns the conditions `pod-events-unwritten` and `pod-conditions-unwritten`, and the states `PodEventCounts` and
+`PodConditionCounts`.
 Refuses to ask the API server for anything: who holds a device says the journal, and the kubelet where the journal lacks
 a name.
 """
@@ -23,7 +24,7 @@ from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePodStatus
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cluster import EventSeries
+from nodeagent.model.cluster import EventSeries, PodConditionCounts
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.journal import FractionTable
 from nodeagent.rules.signals import (
@@ -70,7 +71,7 @@ class Signals:
         self._facts_after = facts_after
         self._holders = Holders()
         self._events = PodWriter("pod_event", SeriesStore(), sinks.events.write_series, self._show_event_trouble, clock)
-        once = SeriesStore(counts_repetitions=False)
+        once = SeriesStore(PodConditionCounts(), counts_repetitions=False)
         self._pod_conditions = PodWriter(
             "pod_condition", once, self._write_condition, self._show_condition_trouble, clock
         )
@@ -86,7 +87,7 @@ class Signals:
             tasks.start_soon(self._follow_holders, name="signals holders")
             tasks.start_soon(self._ask_forever, name="signals names")
             tasks.start_soon(self._events.write_forever, self._publish, name="signals writes")
-            tasks.start_soon(self._pod_conditions.write_forever, lambda: None, name="signals conditions")
+            tasks.start_soon(self._pod_conditions.write_forever, self._publish, name="signals conditions")
             with self._bus.listen(GpuFaultReported, client=self.name, after=self._facts_after) as faults:
                 task_status.started()
                 async for envelope in faults:
@@ -154,4 +155,5 @@ class Signals:
         self._conditions.show(CONDITIONS_UNWRITTEN, detail)
 
     def _publish(self) -> None:
-        self._bus.publish_state(self._events.store.counts, source=self.name)
+        for writer in (self._events, self._pod_conditions):
+            self._bus.publish_state(writer.store.counts, source=self.name)

@@ -1,7 +1,8 @@
 """Writes the receipts of containers: their devices before they start, and the faults of the devices as soon as known.
 
-Owns the condition `receipts-unwritten`. A receipt begins with the journal's record of the devices and ends some time
-after it; one that stands already is adopted by the next agent, and written only where something differs.
+Owns the condition `receipts-unwritten` and the state `ReceiptCounts`. A receipt begins with the journal's record of the
+devices and ends some time after it; one that stands already is adopted by the next agent, and written only where
+something differs.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from nodeagent.core.life.ticker import Ticker
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import ReceiptCounts
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.gpu import Inventory
@@ -65,6 +67,7 @@ class ReceiptFolders:
         self._judged_by: tuple[Inventory | None, HealthReport | None] = (None, None)
         self._unwritten: dict[str, None] = {}
         self._unheld = frozenset[str]()
+        self._counts = ReceiptCounts()
         self.has_unwritten = Waker()
         self._log = get_logger(component=Receipts.name)
 
@@ -81,8 +84,10 @@ class ReceiptFolders:
             await self._files.open(name, self._render(name), list_mount_points(mounts))
         except NodeagentError as error:
             self._log.warning("receipt_not_opened", name=name, error=str(error))
+            self._count(failed=1)
             self._conditions.set(UNWRITTEN, detail=str(error))
             return ()
+        self._count(written=1)
         self._standing.add(name)
         self._unwritten.pop(name, None)
         self._show_trouble()
@@ -173,11 +178,18 @@ class ReceiptFolders:
                 except NodeagentError as error:
                     self._unwritten = {**dict.fromkeys(names), **self._unwritten}
                     self._log.warning("receipts_not_written", count=len(names), error=str(error))
+                    self._count(failed=len(names))
                     self._conditions.set(UNWRITTEN, detail=str(error))
                     await anyio.sleep(RETRY_SECONDS)
                 else:
+                    self._count(written=len(names))
                     self._standing.update(names)
                     self._show_trouble()
+
+    def _count(self, *, written: int = 0, failed: int = 0) -> None:
+        before = self._counts
+        self._counts = ReceiptCounts(written=before.written + written, failed=before.failed + failed)
+        self._bus.publish_state(self._counts, source=Receipts.name)
 
     def _show_trouble(self) -> None:
         if not self._unwritten:

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts
+from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts, PodWriteCounts
 from nodeagent.model.values import Value
 
 AGAIN_SECONDS: Final = 10.0
@@ -23,6 +23,8 @@ AT_ONCE: Final = 16
 _PAUSE_FIRST, _PAUSE_LIMIT = 1.0, 30.0
 _REST_SECONDS = 0.001
 """The shortest wait: a smaller rest of a time may not move the clock."""
+
+NO_EVENTS: Final = PodEventCounts()
 
 Key = tuple[str, str, str]
 """Pod, reason, and what the event is about."""
@@ -59,17 +61,17 @@ def find_key(event: NodeEvent) -> Key:
 class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
-    def __init__(self, *, counts_repetitions: bool = True) -> None:
-        """Without `counts_repetitions` a series is written once, and a repetition changes nothing."""
+    def __init__(self, counts: PodWriteCounts = NO_EVENTS, *, counts_repetitions: bool = True) -> None:
+        """Counts on from `counts`; without `counts_repetitions` a series is written once."""
         self._counts_repetitions = counts_repetitions
         self._standings: dict[Key, Standing] = {}
         self._new: deque[float] = deque()
         self._not_before, self._failures = 0.0, 0
         self._trouble, self._trouble_at = "", 0.0
-        self._counts = PodEventCounts()
+        self._counts = counts
 
     @property
-    def counts(self) -> PodEventCounts:
+    def counts(self) -> PodWriteCounts:
         """The counts so far."""
         return replace(self._counts, waiting=sum(each.is_waiting for each in self._standings.values()))
 

@@ -18,6 +18,7 @@ from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, Ga
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.ids import Names, build_names
+from nodeagent.rules.receipts import Receipt
 
 
 class NodeView:
@@ -32,11 +33,13 @@ class NodeView:
         gates: Callable[[], Sequence[GateState]],
         conditions: Callable[[], Sequence[ActiveCondition]],
         reports: Callable[[], Sequence[ComponentReport]],
+        receipts: Callable[[], tuple[Receipt, ...]],
         wall: Callable[[], float],
     ) -> None:
-        """`wall` is the clock for people."""
+        """`receipts` has the newest receipts with faults, and `wall` is the clock for people."""
         self._read, self._history, self._identity = read, history, identity
         self._gates, self._conditions, self._reports, self._wall = gates, conditions, reports, wall
+        self._receipts = receipts
         self._trends, self._periods = Trends(), PeriodHistory()
         self._past: tuple[EventRecord, ...] = ()
         self._named: tuple[Inventory | None, Names] = (None, {})
@@ -76,6 +79,7 @@ class NodeView:
             history=tuple(self._history()),
             past=self._past,
             periods=self._periods.periods(),
+            receipts=self._receipts(),
         )
 
     def events(self) -> list[EventRecord]:

@@ -7,7 +7,15 @@ Facts that must not be lost do not depend on the bus: they are journalled first 
 
 from nodeagent.model.allocation import AllocationTable, ClaimTable
 from nodeagent.model.claims import ClaimStanding, ReadyClaims
-from nodeagent.model.cluster import ClusterLink, ClusterNode, NodeRequests, PodEventCounts, PodLabelTable
+from nodeagent.model.cluster import (
+    ClusterLink,
+    ClusterNode,
+    NodeRequests,
+    PodConditionCounts,
+    PodEventCounts,
+    PodLabelTable,
+    ReceiptCounts,
+)
 from nodeagent.model.cordons import CordonTable
 from nodeagent.model.devices import DeviceReadingTable, DeviceTable
 from nodeagent.model.driver import DriverState
@@ -161,6 +169,8 @@ STATES: tuple[type[Value], ...] = (
     ClusterLink,
     PodLabelTable,
     PodEventCounts,
+    PodConditionCounts,
+    ReceiptCounts,
     RepairState,
 )
 

@@ -7,6 +7,7 @@ from nodeagent.components.signals.series import AT_ONCE, NEW_MAX
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings, SignalsSettings
 from nodeagent.edge.kube.errors import ApiForbidden, ApiInvalid
+from nodeagent.model.cluster import PodConditionCounts
 from tests.component.cluster.harness import GONE, settle
 from tests.component.signals.test_signals import Stage
 from tests.support.gpus import gpu_uuid
@@ -44,6 +45,7 @@ async def test_the_pods_of_a_gpu_that_failed_have_the_condition_at_once(clock: F
         assert sorted(stage.status.written) == ["a", "b"]
         event = stage.status.series[0].event
         assert (event.reason, event.note[:40]) == ("GPUFault", "[gpu-health] [CRITICAL] Xid 79 (a fault)")
+        assert stage.bus.read(PodConditionCounts) == PodConditionCounts(written=2)
 
 
 async def test_a_condition_is_written_once_however_often_the_gpu_fails(clock: FakeClock) -> None:

@@ -21,6 +21,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import SignalsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
+from nodeagent.model.cluster import ReceiptCounts
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
@@ -243,6 +244,9 @@ async def test_a_full_disk_is_a_condition_and_is_tried_again(clock: FakeClock) -
         await stage.break_gpu()
         await settle(31)
         assert stage.detail() == "no space left on device"
+        failed = stage.bus.read(ReceiptCounts)
+        assert failed is not None
+        assert (failed.written, failed.failed > 0) == (1, True)
         await stage.break_gpu()
         await settle(SWEEP_SECONDS)
         stage.files.is_full = False
@@ -250,6 +254,9 @@ async def test_a_full_disk_is_a_condition_and_is_tried_again(clock: FakeClock) -
         assert stage.detail() != ""
         await settle(RETRY_SECONDS)
         assert (stage.detail(), stage.read(name)["faults"][0]["count"]) == ("", 2)
+        told = stage.bus.read(ReceiptCounts)
+        assert told is not None
+        assert told.written == 3
 
 
 async def test_folders_that_cannot_be_read_are_a_condition(clock: FakeClock) -> None:

@@ -62,6 +62,7 @@ class Stage:
             gates=gates.states,
             conditions=self.conditions.active,
             reports=list,
+            receipts=tuple,
             wall=clock.wall,
         )
         self.public, self.admin = socket.socket(), socket.socket(socket.AF_UNIX)

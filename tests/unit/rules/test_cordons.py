@@ -8,6 +8,7 @@ from nodeagent.model.cordons import Cordon, CordonSource, CordonTable, check_rea
 from nodeagent.rules.cordons import (
     AskedCordon,
     drop_over,
+    explain_opening,
     find_next_end,
     parse_annotation,
     parse_hami,
@@ -146,3 +147,21 @@ def test_a_cordon_of_the_brake_outlives_its_time() -> None:
     over = {source: (Cordon(gpu=gpu_uuid(0), source=source, named="0", until_seconds=5.0),) for source in CordonSource}
     assert CordonSource.BRAKE not in drop_over(CordonTable(by_source=over), 6.0)
     assert drop_over(CordonTable(by_source=over), 6.0)[CordonSource.COMMAND] == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "until", "opens"),
+    [
+        (BY_COMMAND, LATER, "`nodeagent gpu uncordon 1`"),
+        (BY_US, None, "take GPU-1 out of the node's annotation nodeagent.io/gpu-cordon"),
+        (CordonSource.HAMI, None, "take GPU-1 out of the node's annotation hami.io/device-cordon"),
+        (
+            CordonSource.BRAKE,
+            LATER,
+            "a single pod that lasts after 1970-01-01T00:17:40Z; `nodeagent gpu uncordon 1` opens GPU 1 at once",
+        ),
+        (CordonSource.BRAKE, None, "a single pod that lasts; `nodeagent gpu uncordon 1` opens GPU 1 at once"),
+    ],
+)
+def test_each_source_has_its_own_way_to_open_a_gpu(source: CordonSource, until: float | None, opens: str) -> None:
+    assert explain_opening(make(1, source, until, named="GPU-1"), 1) == opens

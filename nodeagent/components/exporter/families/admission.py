@@ -1,14 +1,15 @@
-"""Waiting times of pods at admission, prepared claims, devices in published slices, and events on pods; pure.
+"""Waiting times of pods at admission, prepared claims, devices in published slices, and news for pods; pure.
 
 Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
-from nodeagent.components.exporter.exposition import Family, counter, gauge
+from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cluster import PodEventCounts
+from nodeagent.model.cluster import PodConditionCounts, PodEventCounts, ReceiptCounts
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.values import Value
 
 
 def build_admission_families(facts: AdmissionFacts) -> tuple[Family, ...]:
@@ -71,22 +72,39 @@ def build_claim_families(table: ReadyClaims | None, slices: PublishedSlices | No
     )
 
 
-def build_signal_families(counts: PodEventCounts | None) -> tuple[Family, ...]:
-    """The families about events on pods; no series where no such events are written."""
+def build_signal_families(
+    counts: PodEventCounts | None, conditions: PodConditionCounts | None, receipts: ReceiptCounts | None
+) -> tuple[Family, ...]:
+    """The families about what pods are told of faults; no series where nothing of the kind is written."""
     told = counts or PodEventCounts()
-    outcomes = (("written", told.written), ("failed", told.failed), ("dropped", told.dropped))
     return (
         counter(
             "nodeagent_signal_events_total",
             "Events on pods about faults of their GPUs, by outcome: requests written and failed, and events dropped.",
-            [((("outcome", outcome),), value) for outcome, value in outcomes] if counts is not None else [],
+            _count_outcomes(counts, "written", "failed", "dropped"),
         ),
         gauge(
             "nodeagent_signal_events_waiting",
             "Events on pods about faults of their GPUs that are yet to be written.",
             [((), told.waiting)] if counts is not None else [],
         ),
+        counter(
+            "nodeagent_signal_conditions_total",
+            "Conditions of pods about faults of their GPUs, by outcome: requests written and failed, and"
+            " conditions dropped.",
+            _count_outcomes(conditions, "written", "failed", "dropped"),
+        ),
+        counter(
+            "nodeagent_signal_receipts_total",
+            "Receipts in containers, by outcome: each is written again for each change, and a write that failed is"
+            " made again.",
+            _count_outcomes(receipts, "written", "failed"),
+        ),
     )
+
+
+def _count_outcomes(counts: Value | None, *outcomes: str) -> list[tuple[Labels, float]]:
+    return [((("outcome", each),), getattr(counts, each)) for each in outcomes] if counts is not None else []
 
 
 def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:

@@ -10,13 +10,20 @@ from nodeagent.components.web.page.condition import DEFINITIONS, render_conditio
 from nodeagent.components.web.page.gpus import (
     decide_style,
     describe_vacancy,
+    render_cordons,
     render_gpu_facts,
     render_meters,
     render_mig,
 )
 from nodeagent.components.web.page.markup import SYMBOLS, esc, mark, section, verdict
 from nodeagent.components.web.page.overview import Page, PageView, Steps, describe_all, finish, render_overview
-from nodeagent.components.web.page.sections import render_allocation_table, render_events, render_fraction_table
+from nodeagent.components.web.page.sections import (
+    render_allocation_table,
+    render_events,
+    render_fraction_table,
+    render_receipts,
+    select_receipts,
+)
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.gpu import Gpu
 from nodeagent.rules.ids import find_uuid
@@ -72,6 +79,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
     happened = [*((one.seq, one.value) for one in view.past), *((one.seq, one.value) for one in view.history)]
     about = find_about(happened, own)
     chains = build_chains(describe_all(view), HISTORY_CHAINS, about=about)
+    ended = render_receipts(select_receipts(view.receipts, own), state.time_seconds)
     return Page(
         title=f"{SYMBOLS[style]} GPU {gpu.index} · {state.node}",
         node=f"{state.node}: GPU {gpu.index}",
@@ -80,7 +88,7 @@ def render_gpu_page(name: str, view: PageView) -> Page:
         sections={
             "verdict": verdict(style, f"GPU {gpu.index}: {word}", reason or gpu.name),
             "now": section("now", "The last minutes", f'<div class="card">{_now(record, view)}</div>'),
-            "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}</div>'),
+            "holders": section("holders", "Held by", f'<div class="card">{_holders(record, view)}{ended}</div>'),
             "events": render_events(chains),
             **render_charts(gpu, record.sample, view.periods.get(gpu.uuid, ())),
             "identity": section("identity", "Identity and state", render_gpu_facts(record, state)),
@@ -95,12 +103,13 @@ def _now(record: GpuRecord, view: PageView) -> str:
 
 def _holders(record: GpuRecord, view: PageView) -> str:
     parts = [(record.gpu, one) for one in record.parts]
-    if not record.allocations and not parts:
-        if record.door is not None and not record.door.is_open:
-            return f"<p>Nobody: {esc(record.door.explain())}</p>"
-        vacancy = describe_vacancy(record)
-        return f"<p>Nobody{f': {vacancy}' if vacancy else ''}.</p>"
-    return _tabulate_held(record.allocations, parts, view.state)
+    cordons = render_cordons(record, view.state.time_seconds)
+    if record.allocations or parts:
+        return cordons + _tabulate_held(record.allocations, parts, view.state)
+    if record.door is not None and not record.door.is_open and not cordons:
+        return f"<p>Nobody: {esc(record.door.explain())}</p>"
+    vacancy = describe_vacancy(record)
+    return f"{cordons}<p>Nobody{f': {vacancy}' if vacancy and not cordons else ''}.</p>"
 
 
 def _tabulate_held(held: Sequence[Allocation], parts: Sequence[tuple[Gpu, FractionHolder]], state: StateRecord) -> str:

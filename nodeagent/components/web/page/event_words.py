@@ -40,9 +40,11 @@ QUIET = frozenset(
         "PartTable",
         "PartUsage",
         "PluginState",
+        "PodConditionCounts",
         "PodEventCounts",
         "PodLabelTable",
         "PublishedSlices",
+        "ReceiptCounts",
         "RepairState",
         "RuntimeState",
     }

@@ -8,12 +8,14 @@ from nodeagent.components.web.page.markup import SYMBOLS, age, esc, gpu_path, ma
 from nodeagent.components.web.page.stats import is_true_now
 from nodeagent.components.web.page.trend import Point, plan_curves, render_spark
 from nodeagent.model.allocation import Allocation
+from nodeagent.model.cordons import Cordon
 from nodeagent.model.gpu import Fabric, Gpu, MigDevice
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.wording import render_bytes
+from nodeagent.rules.cordons import explain_opening
 from nodeagent.rules.ids import find_uuid, name_device
 
 VERDICT_STYLES = {
@@ -183,6 +185,28 @@ def _render_holders(record: GpuRecord) -> str:
     is_told = mode is not None and (mode.cordons or not mode.is_settled)
     waits = f'<p class="small">{esc(mode.explain())}</p>' if mode is not None and is_told else ""
     return f'<p class="held">{"<br>".join(names)}</p>{waits}'
+
+
+def render_cordons(record: GpuRecord, now_seconds: float) -> str:
+    """Who keeps new pods from the GPU, and what opens the GPU; empty without a cordon or trial."""
+    mode = record.door
+    if mode is None:
+        return ""
+    if mode.trial is not None and not mode.cordons:
+        sentence = f"{mark('warn', 'open to a single pod')} after the brake: {prose(mode.trial.reason)}"
+        return _render_opening(sentence, mode.trial, mode.index, now_seconds)
+    return "".join(
+        _render_opening(f"{mark('warn', 'cordoned')} {prose(one.describe())}", one, mode.index, now_seconds)
+        for one in mode.cordons
+    )
+
+
+def _render_opening(sentence: str, cordon: Cordon, index: int, now_seconds: float) -> str:
+    closed = ""
+    if cordon.since_seconds is not None:
+        times = "once" if cordon.closings == 1 else f"{cordon.closings} times in a row"
+        closed = f"<br>Closed {times}, {age(cordon.since_seconds, now_seconds)} ago."
+    return f"<p>{sentence}{closed}<br><b>What opens it:</b> {prose(explain_opening(cordon, index))}</p>"
 
 
 def _describe_use(one: FractionHolder) -> str:

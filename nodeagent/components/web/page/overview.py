@@ -30,6 +30,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import build_names
+from nodeagent.rules.receipts import Receipt
 
 VERDICT_STYLES = {"ok": "ok", "attention": "warn", "broken": "bad", "starting": "warn"}
 ICON_COLOURS = {"ok": "#176b32", "warn": "#b87a00", "bad": "#b3202c"}
@@ -77,6 +78,8 @@ class PageView(Value, frozen=True):
     past: tuple[EventRecord, ...] = ()
     """Events from before the agent's start."""
     periods: Mapping[GpuUuid, Periods] = {}
+    receipts: tuple[Receipt, ...] = ()
+    """The newest receipts with faults."""
 
 
 class Page(Value, frozen=True):
@@ -115,7 +118,7 @@ def render_overview(view: PageView) -> Steps:
         "gpus": lambda: render_gpus(state, view.trend),
         "devices": lambda: render_devices(state),
         "events": lambda: render_events(build_chains(describe_all(view))),
-        "allocations": lambda: render_allocations(state),
+        "allocations": lambda: render_allocations(state, view.receipts),
         "topology": lambda: render_topology(state.gpus),
         "software": lambda: render_software(state),
         "slices": lambda: render_slices(state),

@@ -1,7 +1,7 @@
 """Sections of words and tables: conditions, allocations, events, components, facts, labels; pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from nodeagent.components.web.api.records import (
@@ -36,7 +36,10 @@ from nodeagent.model.mps import MpsDaemon, MpsPhase
 from nodeagent.model.nvidia import LIBRARY
 from nodeagent.model.wording import render_took
 from nodeagent.rules.ids import name_device, parse_device_id
+from nodeagent.rules.receipts import HeldGpu, Receipt, Verdict, describe_fault
 
+RECEIPTS_SHOWN = 8
+BLAME_STYLES = {Verdict.HARDWARE: "bad", Verdict.APPLICATION: "warn"}
 SEVERITY_STYLES = {"error": "bad", "warning": "warn", "info": "ok"}
 DEPTH_MAX = 5
 """Deeper links stand as far to the right as this."""
@@ -79,20 +82,47 @@ def _render_detail(one: ConditionRecord) -> str:
     return f'<p id="{condition_id(one)}">{prose(one.detail or one.key)}</p>'
 
 
-def render_allocations(state: StateRecord) -> str:
-    """The holders of devices and fractions, and the MPS daemons."""
+def render_allocations(state: StateRecord, receipts: Sequence[Receipt] = ()) -> str:
+    """The holders of devices and fractions, the MPS daemons, and the last holders with a fault."""
+    ended = render_receipts(receipts, state.time_seconds)
     held = [(record.gpu, one) for record in (state.gpus.gpus if state.gpus else ()) for one in record.parts]
     daemons = state.mps.daemons if state.mps is not None else ()
-    if not state.allocations and not held and not daemons:
+    if not state.allocations and not held and not daemons and not ended:
         return section("allocations", "Allocations", '<p class="card">No device is handed out.</p>')
-    body = ""
+    body = "" if state.allocations or held or daemons else "<p>No device is handed out.</p>"
     if state.allocations:
         body += render_allocation_table(state.allocations, state.gpus, state.time_seconds)
     if held:
         body += render_fraction_table(held, state.time_seconds)
     if daemons:
         body += render_daemon_table(daemons, state.gpus, state.time_seconds)
+    body += ended
     return section("allocations", "Allocations", f'<div class="card">{body}</div>')
+
+
+def render_receipts(receipts: Sequence[Receipt], now_seconds: float) -> str:
+    """A row for each of the first receipts; empty without a receipt."""
+    rows = [
+        (
+            esc(f"{one.namespace}/{one.pod}" if one.pod else "pod not known"),
+            "<br>".join(map(_render_gpu, one.gpus)) or "–",
+            "<br>".join(esc(describe_fault(fault, one.until_seconds)) for fault in one.faults),
+            mark(BLAME_STYLES[one.verdict], one.verdict) if one.verdict in BLAME_STYLES else esc(one.verdict),
+            f"{age(one.until_seconds or now_seconds, now_seconds)} ago",
+        )
+        for one in receipts[:RECEIPTS_SHOWN]
+    ]
+    return table("Ended after a fault", ("Pod", "GPUs", "Faults", "Blamed", "Ended"), rows) if rows else ""
+
+
+def select_receipts(receipts: Sequence[Receipt], devices: Collection[str]) -> tuple[Receipt, ...]:
+    """The receipts of a GPU, by the UUIDs of the GPU and its MIG devices."""
+    return tuple(one for one in receipts if any(held.uuid in devices for held in one.gpus))
+
+
+def _render_gpu(held: HeldGpu) -> str:
+    name = esc(held.uuid) if held.index is None else f"GPU {held.index}"
+    return f'<a href="{gpu_path(held.uuid)}">{name}</a>'
 
 
 def render_allocation_table(allocations: Sequence[Allocation], gpus: GpusRecord | None, now_seconds: float) -> str:

@@ -14,6 +14,7 @@ from nodeagent.cli.doctor.facts import (
 from nodeagent.cli.doctor.verdicts import Check, Grade, render_checks
 from nodeagent.components.cdi.registry import SpecReading
 from nodeagent.components.runtime.choose import ChosenRuntime, NoRuntime
+from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.edge.nvml.agent.protocol import read_code
 from nodeagent.model.driver import DriverPhase, DriverState, PciFunction
 from nodeagent.model.gpu import GpuReadout, MissingGpu
@@ -23,7 +24,7 @@ from nodeagent.model.plugin import AdvertisedResource, PluginState
 from nodeagent.model.ports import KubeletCheckpoint
 from nodeagent.model.runtime import CdiState
 from tests.support.mps import daemon_of
-from tests.support.nodes import make_rich_state
+from tests.support.nodes import make_brake, make_cordon, make_mode, make_rich_state
 from tests.support.samples import make_address, make_gpu, make_uuid
 from tests.unit.cli.doctor.healthy_node import AGENT, DIRECTORY, EVIDENCE, HEALTHY, HELD, RUNTIME, SHIM
 
@@ -207,6 +208,24 @@ def test_conditions_of_the_agent_are_findings() -> None:
     assert checks[0].remedy == "word"
 
 
+def test_each_closed_gpu_is_named_with_what_opens_it() -> None:
+    """A cordon that a person wants is no condition that worries, and explains a pod that waits all the same."""
+    person = make_cordon(1, who="ann")
+    brake = make_brake(0, until_seconds=1_000.0)
+    modes = (make_mode(0, brake), make_mode(1, person), make_mode(2, trial=make_brake(2)), None)
+    gpus = tuple(GpuRecord(gpu=make_gpu(index), door=mode) for index, mode in enumerate(modes))
+    checks = _find(replace(HEALTHY, agent=replace(AGENT, gpus=GpusRecord(generation=1, gpus=gpus))), "cordons")
+    assert {check.grade for check in checks} == {Grade.WARN}
+    assert [(check.found, check.remedy.partition(";")[0]) for check in checks] == [
+        (
+            "GPU 0: cordoned by the brake: 3 starts were lost, until 1970-01-01T00:16:40Z",
+            "a single pod that lasts after 1970-01-01T00:16:40Z",
+        ),
+        ("GPU 1: cordoned by ann: fan", "`nodeagent gpu uncordon 1`"),
+        ("GPU 2: door whole, for one pod, after the brake: 3 starts were lost", "a single pod that lasts"),
+    ]
+
+
 def test_what_no_condition_says_yet_is_told_by_the_headline() -> None:
     """An agent that is not well is never silent; many of one kind are counted, with where the rest is."""
     agent = replace(AGENT, verdict="attention", sentence="7 of 8 GPUs offered: GPU 3: not looked at yet", conditions=())
@@ -249,7 +268,7 @@ def test_every_check_has_been_seen_ok_warn_and_fail() -> None:
     marks = [mark for mark in test_what_is_wrong_is_found_with_a_remedy.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]  # pytest hangs its marks on the function
     seen = {(name, grade) for _, name, grade, _ in marks[0].args[1]}
     seen |= {(check.name, check.grade) for check in run_checks(HEALTHY)}
-    assert {name for name, _ in seen} == THREE_GRADES | {"user", "endings"}
+    assert {name for name, _ in seen} == THREE_GRADES | {"user", "endings", "cordons"}
     assert {(name, grade) for name in THREE_GRADES for grade in Grade} <= seen
 
 

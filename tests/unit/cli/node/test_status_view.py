@@ -20,7 +20,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode
 from nodeagent.model.telemetry import GpuSample
 from tests.support.fractions import make_holders
-from tests.support.nodes import make_rich_state
+from tests.support.nodes import make_brake, make_mode, make_rich_state
 from tests.support.samples import make_gpu, make_uuid
 
 ESCAPE = "\x1b"
@@ -209,7 +209,20 @@ def test_a_gpu_that_nobody_gets_is_not_shown_as_free() -> None:
     assert "door none" in _render_gpus(state, free[:1])
     cordon = Cordon(gpu=make_uuid(0), source=CordonSource.COMMAND, named="0", reason="fan")
     cordoned = tuple(replace(record, door=replace(closed, cordons=(cordon,))) for record in free)
-    assert "cordoned" in _render_gpus(state, cordoned[:1])
+    assert "cordoned by a person" in _render_gpus(state, cordoned[:1])
+
+
+def test_a_cordon_is_told_beside_the_pod_that_keeps_the_gpu() -> None:
+    """With its source and its end; the reason has its place in the conditions."""
+    state = _state()
+    assert state.gpus is not None
+    (first, *_), brake = state.gpus.gpus, make_brake(until_seconds=1_000.0)
+    closed = replace(first, door=make_mode(0, brake))
+    text = _render_gpus(state, (closed,))
+    assert text.rstrip().splitlines()[-3].endswith("ml/train; cordoned by the brake, until 1970-01-01T00:16:40Z")
+    trial = replace(first, door=make_mode(trial=brake), allocations=())
+    assert "open to a single pod, after the brake" in _render_gpus(state, (trial,))
+    assert "brake" not in _render_gpus(state, (replace(first, door=make_mode()),))
 
 
 def _render_gpus(state: StateRecord, records: tuple[GpuRecord, ...]) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nodeagent.cli.gpu.readings import Reading
 from nodeagent.cli.top.screen import HEAD_LINES, HELP, Screen, Size, draw, render_bar
-from nodeagent.cli.top.state import COLUMNS, FILTER_MAX, TopState, View, find_chosen, list_rows, press, settle
+from nodeagent.cli.top.state import COLUMNS, FILTER_MAX, Chosen, TopState, View, find_chosen, list_rows, press, settle
 from nodeagent.cli.top.view import TopDevice, TopProcess, TopRecord
 
 SIZE = Size(100, 20)
@@ -263,3 +263,15 @@ def test_a_bar_is_as_full_as_what_it_shows() -> None:
         "████",
         "████",
     ]
+
+
+def test_a_cordoned_gpu_is_marked_found_and_explained() -> None:
+    """Its line has a colour and the words, the filter finds the words, and the details have them too."""
+    words = "cordoned by the brake"
+    top = replace(TOP, devices=(make_device(0, 10.0, cordoned=words), make_device(1, 20.0)))
+    lines = draw(top, TopState(devices=Chosen(row=1)), SIZE, colour=True).lines
+    assert [line.startswith("\x1b[33m") for line in lines[HEAD_LINES : HEAD_LINES + 2]] == [True, False]
+    assert words in lines[HEAD_LINES]
+    assert [row.device.gpu for row in list_rows(press_all("/", *"brake", top=top), top)] == ["0"]
+    details = show(press(TopState(), "enter", top, SIZE.body), top=top).lines
+    assert f"{'new pods':<18}{words}" in details

@@ -13,6 +13,7 @@ from nodeagent.model.allocation import Allocation, PodIdentity
 from nodeagent.model.health import DeviceHealth, Verdict
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.usage import FractionUse
+from tests.support.nodes import make_brake, make_mode
 from tests.support.samples import make_gpu, make_mig, make_uuid
 from tests.unit.components.exporter.builders import (
     START,
@@ -69,6 +70,20 @@ def test_a_gpu_at_work_is_one_line_with_its_pods() -> None:
         "0 NVIDIA H100 80GB HBM3 90% 20 GiB / 80 GiB 61 °C 651 W healthy ml/bert-0, pod not known yet"
     )
     assert len(lines) == 4
+
+
+def test_a_cordoned_gpu_says_who_keeps_new_pods_away() -> None:
+    """Each MIG device of it too; the record for scripts has the same words."""
+    brake = make_brake(until_seconds=1_000.0)
+    words = "cordoned by the brake, until 1970-01-01T00:16:40Z"
+    held = replace(make_record(make_sample(), allocate("bert-0", UUID)), door=make_mode(0, brake))
+    cut = replace(make_record(make_sample(mig=make_mig_shares(0, 2)), mig=2), door=make_mode(0, brake))
+    tops = [build_top(make_state(record), {}) for record in (held, cut)]
+    assert [device.cordoned for top in tops for device in top.devices] == [words] * 3
+    lines = render_top(tops[0], Layout(200), colour=False).splitlines()
+    assert lines[3].endswith(f"ml/bert-0; {words}")
+    (open_again,) = build_top(make_state(replace(held, door=make_mode())), {}).devices
+    assert open_again.cordoned == ""
 
 
 def test_an_instance_shows_its_own_use_and_holder() -> None:

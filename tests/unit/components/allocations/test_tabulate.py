@@ -3,7 +3,13 @@
 from msgspec.structs import replace
 
 from nodeagent.components.allocations.roles.grants import Ended
-from nodeagent.components.allocations.tabulate import tabulate_history, tabulate_living, tabulate_receipts
+from nodeagent.components.allocations.tabulate import (
+    FAULTED_MAX,
+    tabulate_faulted,
+    tabulate_history,
+    tabulate_living,
+    tabulate_receipts,
+)
 from nodeagent.model.allocation import AllocationRow, AllocationTable, PodIdentity
 from nodeagent.model.ids import DeviceId, GpuUuid
 from nodeagent.rules.receipts import HeldGpu, Receipt, SeenFault, Verdict
@@ -100,3 +106,14 @@ def test_receipts_are_newest_first() -> None:
         for number in (1, 2)
     ]
     assert [receipt.number for receipt in tabulate_receipts(history, None)] == [2, 1]
+
+
+def test_of_faulted_holders_the_newest_are_told() -> None:
+    """However long the history is, and whichever way it is ordered; holders without a fault are left out."""
+    count = FAULTED_MAX + 2
+    ended = [
+        Ended(allocation=make_entry(at, "a").allocation, until_seconds=float(at), why="", faults=(make_seen(),))
+        for at in range(1, count)
+    ]
+    plain = Ended(allocation=make_entry(count, "a").allocation, until_seconds=float(count), why="")
+    assert [one.number for one in tabulate_faulted([plain, *ended], None)] == list(range(count - 1, 1, -1))

@@ -18,7 +18,7 @@ from nodeagent.components.exporter.families.admission import (
 )
 from nodeagent.components.exporter.families.gpus import build_cordon_families, build_mig_families, build_mps_families
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cluster import PodEventCounts
+from nodeagent.model.cluster import PodConditionCounts, PodEventCounts, ReceiptCounts
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import PreparedClaim
@@ -125,16 +125,22 @@ def test_a_node_that_serves_no_claims_has_no_series() -> None:
     assert all(not family.samples for family in build_claim_families(ReadyClaims(), None))
 
 
-def test_events_on_pods_are_counted_by_outcome() -> None:
-    """On a node that writes no such events there are no series."""
-    events, waiting = build_signal_families(PodEventCounts(written=5, failed=2, dropped=1, waiting=3))
+def test_what_pods_are_told_is_counted_by_outcome() -> None:
+    """On a node that writes nothing of the kind there are no series."""
+    events, waiting, conditions, receipts = build_signal_families(
+        PodEventCounts(written=5, failed=2, dropped=1, waiting=3),
+        PodConditionCounts(written=4, dropped=6),
+        ReceiptCounts(written=7, failed=8),
+    )
+    assert [value for _, value in conditions.samples] == [4, 0, 6]
+    assert [(dict(labels)["outcome"], value) for labels, value in receipts.samples] == [("written", 7), ("failed", 8)]
     assert [(dict(labels)["outcome"], value) for labels, value in events.samples] == [
         ("written", 5),
         ("failed", 2),
         ("dropped", 1),
     ]
     assert [value for _, value in waiting.samples] == [3]
-    assert all(not family.samples for family in build_signal_families(None))
+    assert all(not family.samples for family in build_signal_families(None, None, None))
 
 
 def test_a_layout_and_its_change_are_shown() -> None:

@@ -40,6 +40,7 @@ class Stage:
             gates=gates.states,
             conditions=self.conditions.active,
             reports=lambda: reports,
+            receipts=tuple,
             wall=clock.wall,
         )
 

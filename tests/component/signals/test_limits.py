@@ -130,13 +130,14 @@ async def test_a_fault_of_all_gpus_is_an_event_for_each_pod_and_a_patch_of_the_s
 
 
 @pytest.mark.slow
-async def test_conditions_that_the_settings_ask_for_are_a_patch_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("xid", [79, 95])
+async def test_conditions_that_the_settings_ask_for_are_a_patch_each(tmp_path: Path, xid: int) -> None:
     """One for each pod, and one for the node's condition; another when the driver says something else of the GPUs."""
     stage = WholeNode(tmp_path, SignalsSettings(pod_condition=True, node_conditions=(NPD,)))
     async with stage.running():
         stage.hold()
         stage.take_counts()
-        await stage.break_gpus(79)
+        await stage.break_gpus(xid)
         await anyio.sleep(2 * GATHER_SECONDS)
         counts = stage.take_counts()
         assert (counts["event on a pod"], counts["PATCH pod status"], counts["PATCH node status"]) == (PODS, PODS, 2)

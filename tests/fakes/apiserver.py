@@ -71,7 +71,7 @@ class FakeApiServer(KubeServer):
         return [each for each in self.requests if each[0] not in {"GET", "WATCH"}]
 
     def add_node(self, name: str, **labels: str) -> None:
-        metadata = {"name": name, "uid": f"uid-of-{name}", "labels": dict(labels), "managedFields": []}
+        metadata = {"name": name, "uid": f"uid-of-{name}", "labels": dict(labels)}
         self.nodes[name] = {"metadata": metadata, "spec": {}, "status": {"conditions": []}}
         self.store.note("nodes", name, None)
 

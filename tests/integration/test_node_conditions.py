@@ -76,8 +76,8 @@ def test_a_repairer_reads_a_fault_and_its_end(node: Cluster, policy: Path, make_
     agent = make_agent(gpus="simulated:dgx-h100", settings=SETTINGS)
     fine = {EKS: ("True", "GPUsHealthy"), NPD: ("False", "GPUsHealthy")}
     wait_told(node, **fine)
-    agent.break_it("xid", "79", "3")
-    ill = {EKS: ("False", "NvidiaXID79Error"), NPD: ("True", "NvidiaXID79Error")}
+    agent.break_it("xid", "94", "3")
+    ill = {EKS: ("False", "NvidiaXID94Error"), NPD: ("True", "NvidiaXID94Error")}
     wait_told(node, **ill)
     since = read_transition(node, EKS)
     agent.restart()

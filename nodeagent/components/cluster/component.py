@@ -69,7 +69,11 @@ BOUND_PAUSE_SECONDS = 1.0
 """Between two writings of containers' fractions; each write goes to every watcher of the node."""
 SEEN = (DriverState, Inventory, HealthReport, PluginState)
 """The states from which the node's condition is decided."""
+GATHER_SECONDS = 0.5
+"""How long news gathers before another condition is written: a fault of all GPUs is one write."""
 _RETRY = BackoffSettings(first_seconds=1.0, limit_seconds=60.0)
+_REST_SECONDS = 0.001
+"""The shortest wait: a smaller rest of a time may not move the clock."""
 _SHORT_OUTAGE_SECONDS = 5.0
 """After a shorter outage few other agents come back at the same moment."""
 
@@ -102,7 +106,9 @@ class Cluster:
         self._was_ready = False
         self._written: tuple[NodeCondition, float] | None = None
         """The condition written last, and when; `None` once seen on the node."""
-        self._bound_from, self._bound_wait = 0.0, POLL_RETRY_SECONDS
+        self._differs_since: float | None = None
+        """Since when another condition than the node's is wanted."""
+        self._bound_from, self._wait = 0.0, POLL_RETRY_SECONDS
         """Earliest time of the next write of containers' fractions, and the wait before the next poll."""
         self._told = ReportedEvents()
         self._news = News()
@@ -156,7 +162,7 @@ class Cluster:
         watched = (*SEEN, MigState, FractionOffers, DeviceTable, Offering, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
-                self._bound_wait = POLL_RETRY_SECONDS
+                self._wait = POLL_RETRY_SECONDS
                 try:
                     await self._bring_status()
                 except NodeagentError as error:
@@ -165,7 +171,7 @@ class Cluster:
                     await anyio.sleep(wait)
                     continue
                 self._conditions.clear("node-not-updated")
-                with anyio.move_on_after(self._bound_wait):
+                with anyio.move_on_after(self._wait):
                     await anext(changes)
                     backoff = Backoff(_RETRY, self._rng)
 
@@ -181,11 +187,8 @@ class Cluster:
         if node is None:
             return
         await self._bring_brake_taint(node)
-        is_withdrawn = self._live.now.kubernetes.node_condition and not driver.is_done_without
-        if is_withdrawn and not self._is_on_its_way(condition, node) and node.condition != condition:
-            before = node.condition
-            await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
-            self._written = condition, self._clock.monotonic()
+        if self._live.now.kubernetes.node_condition and not driver.is_done_without:
+            await self._bring_condition(condition, node)
         await self._bring_device_conditions(node)
         if node.annotations.get(TERMINAL_ANNOTATION, "") != lost:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
@@ -200,6 +203,20 @@ class Cluster:
             await self._node.write_label(key, value)
         await self._bring_taint(node, ready=condition.status == "True")
 
+    async def _bring_condition(self, condition: NodeCondition, node: ClusterNode) -> None:
+        """Write the condition, the first one at once; a later one when the news of the same moment is in it."""
+        before, now = node.condition, self._clock.monotonic()
+        if self._is_on_its_way(condition, node) or before == condition:
+            self._differs_since = None
+            return
+        self._differs_since = now if self._differs_since is None else self._differs_since
+        rest = self._differs_since + GATHER_SECONDS - now
+        if before is not None and rest > 0:
+            self._wait = min(self._wait, max(rest, _REST_SECONDS))
+            return
+        await self._node.write_condition(condition, changed=before is None or before.status != condition.status)
+        self._written, self._differs_since = (condition, self._clock.monotonic()), None
+
     async def _bring_bound(self, node: ClusterNode, bound: Mapping[str, str]) -> None:
         """Write the fractions held by containers, in a single write for several containers that start together."""
         changed = {key: text for key, text in bound.items() if node.annotations.get(key, "") != text}
@@ -210,7 +227,7 @@ class Cluster:
             for key, text in changed.items():
                 await self._node.write_annotation(key, text or None)
             self._bound_from = now + BOUND_PAUSE_SECONDS
-        self._bound_wait = self._bound_from - now
+        self._wait = min(self._wait, self._bound_from - now)
 
     def _is_on_its_way(self, condition: NodeCondition, node: ClusterNode) -> bool:
         """Whether the condition was written and is yet to be seen: news of another write may come earlier."""

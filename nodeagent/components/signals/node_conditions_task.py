@@ -28,6 +28,8 @@ from nodeagent.rules.repairers import describe_marks
 from nodeagent.rules.selectors import select_gpus
 
 NOT_WRITTEN, CONTESTED, MARKED = "node-conditions-not-written", "node-condition-contested", "repaired-by-nvsentinel"
+GATHER_SECONDS = 2.0
+"""How long news gathers before a write: the driver's report of a fault and the next look at the GPUs are one write."""
 _RETRY = BackoffSettings(first_seconds=2.0, limit_seconds=60.0)
 
 
@@ -74,6 +76,7 @@ class NodeConditions:
             self._conditions.clear(NOT_WRITTEN)
             backoff = Backoff(_RETRY, self._rng)
             await self._waker.wait()
+            await anyio.sleep(GATHER_SECONDS)
 
     async def _bring(self) -> None:
         """Write the differences between the node and the wanted conditions."""

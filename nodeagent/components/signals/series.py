@@ -2,14 +2,21 @@
 
 Owns the limits. A fault that repeats is counted on its one event, at most once in `AGAIN_SECONDS`. New events are
 written at once, `NEW_MAX` of them in `PERIOD_SECONDS`. An event that cannot be written is kept for `KEEP_SECONDS`.
+The pauses between tries are drawn at random: agents that were refused together do not come back together.
 """
 
 from collections import deque
+from random import Random
 from typing import Final
 
 from msgspec.structs import replace
 
+<<<<<<< HEAD
 from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts, PodWriteCounts
+=======
+from nodeagent.core.life.backoff import BackoffSettings, decide_delay
+from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts
+>>>>>>> limits
 from nodeagent.model.values import Value
 
 AGAIN_SECONDS: Final = 10.0
@@ -20,7 +27,8 @@ FORGET_SECONDS: Final = 3600.0
 """The API server forgets events after an hour without a change."""
 AT_ONCE: Final = 16
 """Requests under way at a time."""
-_PAUSE_FIRST, _PAUSE_LIMIT = 1.0, 30.0
+RETRY: Final = BackoffSettings(first_seconds=2.0, limit_seconds=30.0)
+"""The shortest pause is the second that a busy API server asks for: what is drawn comes on top."""
 _REST_SECONDS = 0.001
 """The shortest wait: a smaller rest of a time may not move the clock."""
 
@@ -61,9 +69,15 @@ def find_key(event: NodeEvent) -> Key:
 class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
+<<<<<<< HEAD
     def __init__(self, counts: PodWriteCounts = NO_EVENTS, *, counts_repetitions: bool = True) -> None:
         """Counts on from `counts`; without `counts_repetitions` a series is written once."""
         self._counts_repetitions = counts_repetitions
+=======
+    def __init__(self, rng: Random, *, counts_repetitions: bool = True) -> None:
+        """Without `counts_repetitions` a series is written once, and a repetition changes nothing."""
+        self._rng, self._counts_repetitions = rng, counts_repetitions
+>>>>>>> limits
         self._standings: dict[Key, Standing] = {}
         self._new: deque[float] = deque()
         self._not_before, self._failures = 0.0, 0
@@ -134,14 +148,13 @@ class SeriesStore:
             return
         known = self._standings[standing.key]
         attempts = known.attempts + 1
-        self._standings[standing.key] = replace(
-            known, attempts=attempts, again_seconds=now_seconds + _find_pause(attempts)
-        )
+        pause = decide_delay(RETRY, attempts, self._rng)
+        self._standings[standing.key] = replace(known, attempts=attempts, again_seconds=now_seconds + pause)
 
     def note_away(self, now_seconds: float) -> None:
         """None of several requests succeeded: the next ones wait."""
         self._failures += 1
-        self._not_before = now_seconds + _find_pause(self._failures)
+        self._not_before = now_seconds + decide_delay(RETRY, self._failures, self._rng)
 
     def forget_old(self, now_seconds: float) -> tuple[Standing, ...]:
         """Give up what could not be written in time, and forget what is long over; returns the given up series."""
@@ -170,7 +183,3 @@ class SeriesStore:
     def _drop(self, key: Key) -> None:
         self._counts = replace(self._counts, dropped=self._counts.dropped + 1)
         del self._standings[key]
-
-
-def _find_pause(failures: int) -> float:
-    return min(_PAUSE_FIRST * 2.0 ** min(failures - 1, 10), _PAUSE_LIMIT)

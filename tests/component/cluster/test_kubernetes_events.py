@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.components.cluster.component import POLL_RETRY_SECONDS
+from nodeagent.components.cluster.component import GATHER_SECONDS, POLL_RETRY_SECONDS
 from nodeagent.components.cluster.node_requests import BRAKE_TAINT_SECONDS
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
 from nodeagent.model.cluster import BRAKE_TAINT, TERMINAL_ANNOTATION, ClusterLink, ClusterNode, Taint
@@ -41,7 +41,27 @@ async def test_the_condition_is_written_once(clock: FakeClock) -> None:
         assert stage.api.node.condition.status == "True"
         assert stage.api.writes == ["condition changed"]
         stage.say(make_inventory([make_gpu(0)]))
+        await settle(2 * GATHER_SECONDS)
+        assert stage.api.writes == ["condition changed", "condition same"]
+
+
+async def test_news_of_the_same_moment_is_one_write(clock: FakeClock) -> None:
+    """What comes and goes within that moment is none."""
+    async with Stage(clock).running() as stage:
+        stage.be_ready()
         await settle()
+        for count in (1, 3, 4):
+            stage.say(make_inventory([make_gpu(index) for index in range(count)]))
+            await settle()
+        assert stage.api.writes == ["condition changed"]
+        await settle(GATHER_SECONDS)
+        assert stage.api.writes == ["condition changed", "condition same"]
+        assert stage.api.node.condition is not None
+        assert stage.api.node.condition.message == "4 GPUs are ready"
+        stage.say(STUCK)
+        await settle()
+        stage.say(READY)
+        await settle(60)
         assert stage.api.writes == ["condition changed", "condition same"]
 
 

@@ -7,7 +7,13 @@ from random import Random
 import anyio
 import pytest
 
-from nodeagent.components.signals.node_conditions_task import CONTESTED, MARKED, NOT_WRITTEN, NodeConditions
+from nodeagent.components.signals.node_conditions_task import (
+    CONTESTED,
+    GATHER_SECONDS,
+    MARKED,
+    NOT_WRITTEN,
+    NodeConditions,
+)
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import SignalsSettings
@@ -31,6 +37,7 @@ pytestmark = pytest.mark.virtual_time
 EKS = NodeConditionSettings(type="AcceleratedHardwareReady", true_means="healthy")
 NPD = NodeConditionSettings(type="GPUProblem", true_means="faulty")
 INVENTORY = make_inventory([make_gpu(0), make_gpu(1)])
+GATHERED = 2 * GATHER_SECONDS
 REFUSED = ApiInvalid("write", 422, "denied by the policy")
 
 
@@ -51,7 +58,7 @@ class Stage:
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             tasks.start_soon(self._follow)
-            await settle()
+            await settle(GATHERED)
             yield self
             tasks.cancel_scope.cancel()
 
@@ -66,11 +73,11 @@ class Stage:
 
     async def be_ready(self) -> None:
         self.say(ClusterLink(reachable=True), INVENTORY, make_report(INVENTORY))
-        await settle()
+        await settle(GATHERED)
 
     async def break_gpu(self, *keys: str, index: int = 1, verdict: Verdict = Verdict.UNHEALTHY) -> None:
         self.say(make_report(INVENTORY, {gpu_uuid(index): [(key, verdict) for key in keys]}))
-        await settle()
+        await settle(GATHERED)
 
     def told(self) -> dict[str, tuple[str, str]]:
         return {each.type: (each.status, each.reason) for each in self.api.node.other_conditions}
@@ -109,7 +116,7 @@ async def test_a_node_given_up_is_faulty_before_any_verdict(clock: FakeClock) ->
     async with Stage(clock, make_settings(EKS)).running() as stage:
         stage.say(ClusterLink(reachable=True))
         stage.api.become(annotations={TERMINAL_ANNOTATION: "DriverStuck after 5 attempts: nvmlInit"})
-        await settle()
+        await settle(GATHERED)
         assert stage.told() == {EKS.type: ("False", "GPUsFailedForGood")}
 
 
@@ -119,7 +126,7 @@ async def test_nothing_is_asked_of_an_api_server_that_is_away(clock: FakeClock) 
         await settle(600)
         assert stage.api.writes == []
         stage.say(ClusterLink(reachable=True))
-        await settle()
+        await settle(GATHERED)
         assert stage.told() == {EKS.type: ("True", "GPUsHealthy")}
 
 
@@ -148,7 +155,7 @@ async def test_a_condition_of_another_program_is_left_alone(clock: FakeClock) ->
         assert stage.told() == {EKS.type: ("False", "DCGMError")}
         assert stage.details()[CONTESTED] == f"{EKS.type} is written by eks-node-monitoring-agent"
         stage.api.become(other_conditions=(), condition_writers={})
-        await settle()
+        await settle(GATHERED)
         assert stage.told() == {EKS.type: ("True", "GPUsHealthy")}
         assert CONTESTED not in stage.details()
 
@@ -159,7 +166,7 @@ async def test_a_reload_takes_away_what_is_no_longer_configured(clock: FakeClock
         await stage.be_ready()
         stage.live.now = make_settings(NPD)
         stage.bus.publish_fact(ConfigurationReloaded(changed=("signals.node_conditions",)), source="test")
-        await settle()
+        await settle(GATHERED)
         assert stage.told() == {NPD.type: ("False", "GPUsHealthy")}
 
 
@@ -168,8 +175,8 @@ async def test_a_node_that_nvsentinel_has_is_named(clock: FakeClock) -> None:
     async with Stage(clock, make_settings()).running() as stage:
         await stage.be_ready()
         stage.api.become(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"})
-        await settle()
+        await settle(GATHERED)
         assert stage.details()[MARKED].startswith("NVSentinel has the pods of this node leave")
         stage.api.become(labels={})
-        await settle()
+        await settle(GATHERED)
         assert (MARKED in stage.details(), stage.api.writes) == (False, [])

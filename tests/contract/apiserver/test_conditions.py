@@ -4,6 +4,7 @@ from typing import Any
 
 from nodeagent.edge.kube.node_document import parse_node
 from tests.support.wire.api_servers import (
+    APPLY,
     STRATEGIC,
     Answer,
     ApiServerUnderTest,
@@ -65,10 +66,15 @@ async def test_times_that_are_not_given_are_null(open_api_server: OpenApiServer)
 
 
 async def test_who_writes_a_status_otherwise_is_its_writer(open_api_server: OpenApiServer) -> None:
-    """Also where a new message of another writer's leaves the status; a condition that is gone has no writer."""
+    """Also where a new message of another writer's leaves the status; a condition that is gone has no writer.
+
+    An API server may begin to record who writes what with the first server-side apply, which the agent's labels are.
+    """
     async with open_api_server() as server:
         name = server.new_name("node")
         await server.add("nodes", render_node(name))
+        labels = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"nvidia.com/gpu": "1"}}}
+        await server.ask("PATCH", path_of("nodes", name), labels, kind=APPLY, fieldManager="nodeagent")
         await write(server, name, condition("a"), condition("b"), manager="nodeagent")
         await write(server, name, condition("a", message="m"), condition("b", status="False"), manager="other")
         both = parse_node((await server.ask("GET", path_of("nodes", name))).document)

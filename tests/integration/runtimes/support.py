@@ -102,7 +102,9 @@ def make_root(root: Path, compiler: str) -> Path:
 def generate(driver: Path, output: Path, *settings: str) -> None:
     """The specification of this driver, as the command line writes it."""
     flags = ["--gpus", "simulated:dgx-h100", "-o", str(output)]
-    flags += [word for setting in (f"driver.root={driver}", *settings) for word in ("--set", setting)]
+    # An agent of this machine may have put its hook where the settings look for the hook unless they are told.
+    own = (f"driver.root={driver}", f"cdi.hook_dir={driver}/hooks")
+    flags += [word for setting in (*own, *settings) for word in ("--set", setting)]
     done = subprocess.run([sys.executable, "-m", "nodeagent", "cdi", "generate", *flags], check=False, timeout=60)
     # Six of the eight made-up GPUs have no node and are left out, which is exit code 1.
     assert done.returncode == 1

@@ -1,5 +1,8 @@
 """Which events are written when: at once, within limits, counted rather than repeated, and not for ever."""
 
+from collections import Counter
+from random import Random
+
 from nodeagent.components.signals.series import (
     AGAIN_SECONDS,
     AT_ONCE,
@@ -7,6 +10,7 @@ from nodeagent.components.signals.series import (
     KEEP_SECONDS,
     NEW_MAX,
     PERIOD_SECONDS,
+    RETRY,
     SeriesStore,
 )
 from nodeagent.model.allocation import PodIdentity
@@ -21,8 +25,8 @@ def make_event(pod: str = "a", about: str = "79 GPU-0") -> NodeEvent:
 class Desk:
     """A store whose writes succeed at a time."""
 
-    def __init__(self) -> None:
-        self.store = SeriesStore()
+    def __init__(self, seed: int = 1) -> None:
+        self.store = SeriesStore(Random(seed))
 
     def note(self, now: float, *pods: str) -> None:
         for pod in pods:
@@ -110,7 +114,7 @@ def test_too_many_new_events_are_dropped() -> None:
 
 
 def test_a_failed_write_is_tried_again_with_pauses() -> None:
-    """Growing ones, up to half a minute; success ends the trouble."""
+    """Growing ones, up to half a minute, none shorter than a busy server's second; success ends the trouble."""
     desk = Desk()
     desk.note(0.0, "a")
     assert desk.fail(0.0) == 1
@@ -122,7 +126,8 @@ def test_a_failed_write_is_tried_again_with_pauses() -> None:
         pauses.append(wait)
         now += wait
         assert desk.fail(now) == 1
-    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    longest = [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert all(most / 2 <= pause <= most for pause, most in zip(pauses, longest, strict=True)), pauses
     assert desk.write(now + 30.0) == [("a", 1)]
     assert desk.store.describe_trouble() == ""
     assert desk.store.counts == PodEventCounts(written=1, failed=7)
@@ -135,13 +140,32 @@ def test_a_server_that_is_away_is_not_asked_for_each_event() -> None:
     desk.fail(0.0)
     desk.store.note_away(0.0)
     desk.note(0.5, "c")
-    assert (desk.store.take_due(0.5), desk.store.find_wait(0.5)) == ((), 0.5)
-    desk.fail(1.0)
-    desk.store.note_away(1.0)
-    assert desk.store.find_wait(1.0) == 2.0
-    assert [name for name, _ in desk.write(3.0)] == ["a", "b", "c"]
-    desk.note(3.0, "d")
-    assert desk.write(3.0) == [("d", 1)]
+    first = desk.store.find_wait(0.5)
+    assert first is not None
+    assert desk.store.take_due(0.5) == ()
+    assert 0.5 <= first <= 1.5
+    assert desk.fail(2.0) == 3
+    desk.store.note_away(2.0)
+    second = desk.store.find_wait(2.0)
+    assert second is not None
+    assert 2.0 <= second <= 4.0
+    assert [name for name, _ in desk.write(6.0)] == ["a", "b", "c"]
+    desk.note(6.0, "d")
+    assert desk.write(6.0) == [("d", 1)]
+
+
+def test_agents_that_were_refused_together_do_not_come_back_together() -> None:
+    """Their first pauses alone fill the time from the shortest to the longest evenly."""
+    desks = [Desk(seed) for seed in range(100)]
+    for desk in desks:
+        desk.note(0.0, "a")
+        desk.fail(0.0)
+        desk.store.note_away(0.0)
+    waits = [wait for desk in desks if (wait := desk.store.find_wait(0.0)) is not None]
+    tenths = Counter(int(10 * wait) for wait in waits)
+    assert len(waits) == 100
+    assert 1 <= min(waits) <= max(waits) <= RETRY.first_seconds
+    assert max(tenths.values()) <= 30, tenths
 
 
 def test_an_event_is_given_up_after_a_while() -> None:
@@ -179,7 +203,7 @@ def test_a_series_that_is_over_is_forgotten() -> None:
 
 def test_a_series_that_is_written_once_takes_no_repetition() -> None:
     """Neither before nor after the write."""
-    store = SeriesStore(counts_repetitions=False)
+    store = SeriesStore(Random(1), counts_repetitions=False)
     for now in (0.0, 1.0):
         assert store.note(make_event(), now, now)
     (due,) = store.take_due(2.0)

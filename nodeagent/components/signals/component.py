@@ -71,14 +71,9 @@ class Signals:
         self._sinks, self._node_name, self._identify = sinks, node_name, identify
         self._facts_after = facts_after
         self._holders = Holders()
-<<<<<<< HEAD
-        self._events = PodWriter("pod_event", SeriesStore(), sinks.events.write_series, self._show_event_trouble, clock)
-        once = SeriesStore(PodConditionCounts(), counts_repetitions=False)
-=======
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
-        counted, once = SeriesStore(spread), SeriesStore(spread, counts_repetitions=False)
+        counted, once = SeriesStore(spread), SeriesStore(spread, PodConditionCounts(), counts_repetitions=False)
         self._events = PodWriter("pod_event", counted, sinks.events.write_series, self._show_event_trouble, clock)
->>>>>>> limits
         self._pod_conditions = PodWriter(
             "pod_condition", once, self._write_condition, self._show_condition_trouble, clock
         )

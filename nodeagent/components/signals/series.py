@@ -11,12 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-<<<<<<< HEAD
-from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts, PodWriteCounts
-=======
 from nodeagent.core.life.backoff import BackoffSettings, decide_delay
-from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts
->>>>>>> limits
+from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts, PodWriteCounts
 from nodeagent.model.values import Value
 
 AGAIN_SECONDS: Final = 10.0
@@ -69,15 +65,9 @@ def find_key(event: NodeEvent) -> Key:
 class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
-<<<<<<< HEAD
-    def __init__(self, counts: PodWriteCounts = NO_EVENTS, *, counts_repetitions: bool = True) -> None:
+    def __init__(self, rng: Random, counts: PodWriteCounts = NO_EVENTS, *, counts_repetitions: bool = True) -> None:
         """Counts on from `counts`; without `counts_repetitions` a series is written once."""
-        self._counts_repetitions = counts_repetitions
-=======
-    def __init__(self, rng: Random, *, counts_repetitions: bool = True) -> None:
-        """Without `counts_repetitions` a series is written once, and a repetition changes nothing."""
         self._rng, self._counts_repetitions = rng, counts_repetitions
->>>>>>> limits
         self._standings: dict[Key, Standing] = {}
         self._new: deque[float] = deque()
         self._not_before, self._failures = 0.0, 0

@@ -7,8 +7,9 @@ a name.
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskStatus
@@ -20,6 +21,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
+from nodeagent.core.life.backoff import BackoffSettings, decide_delay
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.pods import KubePodStatus
@@ -39,6 +41,8 @@ from nodeagent.rules.signals import (
     render_fault,
 )
 
+RETRY: Final = BackoffSettings(first_seconds=2.0, limit_seconds=30.0)
+"""The shortest pause is the second that a busy API server asks for: what is drawn comes on top."""
 UNWRITTEN, CONDITIONS_UNWRITTEN = "pod-events-unwritten", "pod-conditions-unwritten"
 
 
@@ -71,8 +75,8 @@ class Signals:
         self._sinks, self._node_name, self._identify = sinks, node_name, identify
         self._facts_after = facts_after
         self._holders = Holders()
-        spread = Random()  # noqa: S311 - spreads load, keeps no secret
-        counted, once = SeriesStore(spread), SeriesStore(spread, PodConditionCounts(), counts_repetitions=False)
+        pause = partial(decide_delay, RETRY, rng=Random())  # noqa: S311 - spreads load, keeps no secret
+        counted, once = SeriesStore(pause), SeriesStore(pause, PodConditionCounts(), counts_repetitions=False)
         self._events = PodWriter("pod_event", counted, sinks.events.write_series, self._show_event_trouble, clock)
         self._pod_conditions = PodWriter(
             "pod_condition", once, self._write_condition, self._show_condition_trouble, clock

@@ -6,12 +6,11 @@ The pauses between tries are drawn at random: agents that were refused together 
 """
 
 from collections import deque
-from random import Random
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.core.life.backoff import BackoffSettings, decide_delay
 from nodeagent.model.cluster import EventSeries, NodeEvent, PodEventCounts, PodWriteCounts
 from nodeagent.model.values import Value
 
@@ -23,8 +22,6 @@ FORGET_SECONDS: Final = 3600.0
 """The API server forgets events after an hour without a change."""
 AT_ONCE: Final = 16
 """Requests under way at a time."""
-RETRY: Final = BackoffSettings(first_seconds=2.0, limit_seconds=30.0)
-"""The shortest pause is the second that a busy API server asks for: what is drawn comes on top."""
 _REST_SECONDS = 0.001
 """The shortest wait: a smaller rest of a time may not move the clock."""
 
@@ -65,9 +62,15 @@ def find_key(event: NodeEvent) -> Key:
 class SeriesStore:
     """All series of the node; knows no clock and makes no request."""
 
-    def __init__(self, rng: Random, counts: PodWriteCounts = NO_EVENTS, *, counts_repetitions: bool = True) -> None:
-        """Counts on from `counts`; without `counts_repetitions` a series is written once."""
-        self._rng, self._counts_repetitions = rng, counts_repetitions
+    def __init__(
+        self,
+        decide_pause: Callable[[int], float],
+        counts: PodWriteCounts = NO_EVENTS,
+        *,
+        counts_repetitions: bool = True,
+    ) -> None:
+        """`decide_pause` takes the failures in a row; without `counts_repetitions` a series is written once."""
+        self._decide_pause, self._counts_repetitions = decide_pause, counts_repetitions
         self._standings: dict[Key, Standing] = {}
         self._new: deque[float] = deque()
         self._not_before, self._failures = 0.0, 0
@@ -138,13 +141,13 @@ class SeriesStore:
             return
         known = self._standings[standing.key]
         attempts = known.attempts + 1
-        pause = decide_delay(RETRY, attempts, self._rng)
+        pause = self._decide_pause(attempts)
         self._standings[standing.key] = replace(known, attempts=attempts, again_seconds=now_seconds + pause)
 
     def note_away(self, now_seconds: float) -> None:
         """None of several requests succeeded: the next ones wait."""
         self._failures += 1
-        self._not_before = now_seconds + decide_delay(RETRY, self._failures, self._rng)
+        self._not_before = now_seconds + self._decide_pause(self._failures)
 
     def forget_old(self, now_seconds: float) -> tuple[Standing, ...]:
         """Give up what could not be written in time, and forget what is long over; returns the given up series."""

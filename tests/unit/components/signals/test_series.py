@@ -1,8 +1,10 @@
 """Which events are written when: at once, within limits, counted rather than repeated, and not for ever."""
 
 from collections import Counter
+from functools import partial
 from random import Random
 
+from nodeagent.components.signals.component import RETRY
 from nodeagent.components.signals.series import (
     AGAIN_SECONDS,
     AT_ONCE,
@@ -10,9 +12,9 @@ from nodeagent.components.signals.series import (
     KEEP_SECONDS,
     NEW_MAX,
     PERIOD_SECONDS,
-    RETRY,
     SeriesStore,
 )
+from nodeagent.core.life.backoff import decide_delay
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import NodeEvent, PodEventCounts
 
@@ -26,7 +28,7 @@ class Desk:
     """A store whose writes succeed at a time."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.store = SeriesStore(Random(seed))
+        self.store = SeriesStore(partial(decide_delay, RETRY, rng=Random(seed)))
 
     def note(self, now: float, *pods: str) -> None:
         for pod in pods:
@@ -203,7 +205,7 @@ def test_a_series_that_is_over_is_forgotten() -> None:
 
 def test_a_series_that_is_written_once_takes_no_repetition() -> None:
     """Neither before nor after the write."""
-    store = SeriesStore(Random(1), counts_repetitions=False)
+    store = SeriesStore(float, counts_repetitions=False)
     for now in (0.0, 1.0):
         assert store.note(make_event(), now, now)
     (due,) = store.take_due(2.0)

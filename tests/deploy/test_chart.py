@@ -85,7 +85,7 @@ def test_every_host_directory_has_its_reason() -> None:
     """A mount of the host stands under a comment that says what for."""
     lines = (CHART / "templates/daemonset.yaml").read_text().splitlines()
     mounts = [number for number, line in enumerate(lines) if "hostPath:" in line]
-    assert len(mounts) == 11
+    assert len(mounts) == 12
     for number in mounts:
         assert lines[number - 2].strip().startswith("# "), lines[number]
 

@@ -23,6 +23,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "edge.gpu_manager": ("nodeagent.edge.gpu_manager",),
     "edge.kubelet": ("nodeagent.edge.kubelet",),
     "edge.mps": ("nodeagent.edge.mps",),
+    "edge.cuda": ("nodeagent.edge.cuda.child",),
+    "edge.nvsentinel": ("nodeagent.edge.nvsentinel",),
     "edge.container_runtime": ("nodeagent.edge.container_runtime",),
     "edge.http": ("nodeagent.edge.http",),
     "edge.kube": ("nodeagent.edge.kube",),

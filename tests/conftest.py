@@ -27,7 +27,7 @@ from tests.support.virtual_time import FakeClock, VirtualTimeLoop
 _FOREIGN_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _MEASURING = "COVERAGE_PROCESS_CONFIG"
 _MEASURED = tuple(Path(__file__).parent / "component" / name for name in ("app", "core"))
-"""Whose children are measured: a measured process takes twice its time, and agents of other folders run the same lines."""
+"""Whose children are measured: measuring doubles the time of a process, and other agents run the same lines."""
 _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
 
 

@@ -42,18 +42,23 @@ def wait_sessions(agent: AgentProcess, is_so: Callable[[dict[str, Any]], bool]) 
 
 
 def break_gpu(agent: AgentProcess) -> dict[str, Any]:
-    """The session that a GPU off the bus opens."""
+    """The session that a GPU off the bus opens; its silence may be seen before the event that explains it."""
     wait_sessions(agent, lambda state: state["mode"] == "observe" and not state["unsettled"])
     agent.inject("xid", "79", "3")
-    (session,) = wait_sessions(agent, lambda state: len(state["sessions"]) == 1)
+    (session,) = wait_sessions(agent, lambda state: "xid-79" in list_evidence(state["sessions"]))
     return session
+
+
+def list_evidence(sessions: list[dict[str, Any]]) -> list[str]:
+    return [one["key"] for session in sessions for one in session["evidence"]]
 
 
 def test_a_session_outlives_a_kill_and_a_reboot(short_dir: Path) -> None:
     """Under the same number; the reboot is noted, and judged once the findings have settled."""
     with running_agent(short_dir, *words(short_dir, "one")) as agent:
         opened = break_gpu(agent)
-        assert (opened["cause"], [gpu["index"] for gpu in opened["gpus"]]) == ("xid-79", [3])
+        assert opened["cause"] in {"xid-79", "lost"}
+        assert [gpu["index"] for gpu in opened["gpus"]] == [3]
         agent.wait_for("/api/v1/conditions", "GPU 3; mode is observe")
         agent.process.kill()
     with running_agent(short_dir, *words(short_dir, "one", SLOW)) as agent:

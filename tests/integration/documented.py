@@ -31,6 +31,7 @@ NOT_RUN: Final[Mapping[str, str]] = {
             "nodeagent claims explain ml/train-0-gpu",
             "nodeagent fractions explain ml/train-0",
             "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
+            """kubectl get pod -n ml train-0 -o jsonpath='{.status.conditions[?(@.type=="nodeagent.io/GPUFault")].message}'""",
         ),
         "no pod of that name runs anywhere; tests of the component have what the agent answers",
     ),
@@ -76,6 +77,8 @@ WELL: Final = "the GPU is well, there is nothing to clear"
 NO_CUTTING: Final = "the agent of the machine cuts no GPUs"
 NO_PART: Final = "the GPUs of the machine are given whole"
 NOT_MISSED: Final = "the GPU is there, nobody misses it"
+NO_CUDA: Final = "the fake driver of the machine has no CUDA library: the GPU could not be tested"
+NO_SESSION: Final = "repairs are off, so there is no fault session"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
 
 STATUS: Final[Mapping[str, tuple[int, str]]] = {
@@ -94,6 +97,12 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),
     "nodeagent gpu forget GPU-UUID": (2, NOT_MISSED),
+    "nodeagent gpu prove 3": (4, NO_CUDA),
+    "nodeagent gpu prove 3 --stage proof": (4, NO_CUDA),
+    "nodeagent gpu prove 3 --stage soak --json": (4, NO_CUDA),
+    "nodeagent gpu prove all --stage proof": (4, NO_CUDA),
+    "nodeagent repairs explain 3": (2, NO_SESSION),
+    "nodeagent repairs explain 12": (2, NO_SESSION),
     "nodeagent mig apply all-balanced --wait": (2, NO_CUTTING),
     "nodeagent mig apply all-balanced --json --wait 10m": (2, NO_CUTTING),
     "nodeagent mig assert all-1g.10gb": (1, "the GPUs of the machine are whole"),

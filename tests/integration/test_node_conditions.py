@@ -77,7 +77,7 @@ def test_a_repairer_reads_a_fault_and_its_end(node: Cluster, policy: Path, make_
     fine = {EKS: ("True", "GPUsHealthy"), NPD: ("False", "GPUsHealthy")}
     wait_told(node, **fine)
     agent.break_it("xid", "94", "3")
-    ill = {EKS: ("False", "NvidiaXID94Error"), NPD: ("True", "NvidiaXID94Error")}
+    ill = {EKS: ("False", "GPUEccUncorrected"), NPD: ("True", "GPUEccUncorrected")}
     wait_told(node, **ill)
     since = read_transition(node, EKS)
     agent.restart()

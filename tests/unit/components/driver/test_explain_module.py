@@ -28,7 +28,8 @@ GPU = PciFunction(address=PciAddress("0000:1b:00.0"), device_id=0x2330)
 
 def look(search: ModuleSearch | None, *, load_problem: str = "", **changes: Any) -> tuple[DriverPhase, str, str, str]:
     """Phase, condition, detail and remedy of a node whose module is not loaded."""
-    evidence = DriverEvidence(**({"pci_functions": (GPU,), "library": read_code(9), "module_search": search} | changes))
+    unloaded: dict[str, Any] = {"pci_functions": (GPU,), "library": read_code(9), "module_search": search}
+    evidence = DriverEvidence(**(unloaded | changes))
     decision = decide_driver(evidence, load_problem=load_problem)
     ((code, detail),) = decision.conditions
     assert detail == decision.state.detail

@@ -5,6 +5,7 @@ kernel does not have cannot have been refused for its signature, though: the lin
 """
 
 from nodeagent.model.driver import ModuleRefusal, ModuleSearch, RefusalKind
+from nodeagent.model.nvidia import KERNEL_MODULE
 from nodeagent.model.values import Value
 
 SIGNATURE_CODE = "driver-signature-refused"
@@ -78,7 +79,7 @@ def _explain_files(search: ModuleSearch, load_problem: str) -> ModuleFinding | N
     places += [f"DKMS has {', '.join(search.dkms)}"] if search.dkms else []
     if not places:
         return None
-    detail = f"kernel {search.kernel} has no module nvidia, {' and '.join(places)}"
+    detail = f"kernel {search.kernel} has no module {KERNEL_MODULE}, {' and '.join(places)}"
     return ModuleFinding(detail=detail, code=KERNEL_CODE)
 
 

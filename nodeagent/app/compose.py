@@ -187,7 +187,7 @@ class Composition:
             self.bus,
             self.gates,
             self.conditions,
-            DriverHost(hardware.probe, hardware.nodes, hardware.markers, hardware.read_place),
+            DriverHost(hardware.probe, hardware.nodes, hardware.markers, hardware.read_place, hardware.modules),
             lambda: self.live.now.driver,
             is_needed=self._needs_gpus,
         )

@@ -20,6 +20,7 @@ from nodeagent.model.ports import (
     FaultInjector,
     GpuPartitioning,
     GpuSource,
+    ModuleLoader,
 )
 from nodeagent.model.vendor import Vendor
 
@@ -62,6 +63,7 @@ class Hardware(Struct, frozen=True):
     run: Background
     faults: FaultInjector | None = None
     nodes: DeviceNodes | None = None
+    modules: ModuleLoader | None = None
     markers: MarkerDirectory | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     simulation: Simulation | None = None

@@ -19,6 +19,7 @@ from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.devices.sysfs import read_gpu_functions
 from nodeagent.edge.host.driver.cuda_child import CudaChild
 from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
+from nodeagent.edge.host.driver.module_loader import HostModules
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
 from nodeagent.edge.nvml.agent.asker import NvmlSettings
 from nodeagent.edge.nvml.agent.client import NvmlGpus
@@ -77,7 +78,9 @@ class RealHardware:
     def __init__(self, live: LiveSettings) -> None:
         self._live, self._settings = live, live.now
         settings = live.now
-        self._workers = [WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers")]
+        self._workers = [
+            WorkerThread(name) for name in ("driver probe", "device nodes", "validation markers", "kernel modules")
+        ]
         self._extras = ExtraReadings()
         planned = replace(plan_nvml(live, self._extras), list_functions=self._list_functions)
         self._nvml = NvmlGpus(planned, SystemClock())
@@ -97,6 +100,9 @@ class RealHardware:
             gpus=WatchedGpus(self._nvml, self._probe.notify_change),
             run=self._run,
             nodes=HostDeviceNodes(self._read_files, self._workers[1]),
+            modules=HostModules(
+                self._workers[3], proc_root=self._settings.node.proc_dir, host_root=self._settings.node.host_root
+            ),
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,
             extras=self._extras,
@@ -127,8 +133,10 @@ class RealHardware:
         return await CudaChild(timeout_seconds=driver.cuda_smoke_test_timeout_seconds).check(library)
 
     def _read_files(self) -> DeviceNodeFiles:
-        node = self._settings.node
-        return DeviceNodeFiles(self._probe.roots.dev, proc_root=node.proc_dir, host_root=node.host_root)
+        node, channels = self._settings.node, self._live.now.driver.imex_channels
+        return DeviceNodeFiles(
+            self._probe.roots.dev, proc_root=node.proc_dir, host_root=node.host_root, imex_channels=channels
+        )
 
     def _read_place(self) -> DriverPlace:
         roots = self._probe.roots
@@ -181,7 +189,7 @@ def plan_levels_seconds(settings: Settings) -> float:
 
 def plan_probe(settings: Settings) -> ProbeSettings:
     """Where the host shows the driver."""
-    driver, node = settings.driver, settings.node
+    driver, node, health = settings.driver, settings.node, settings.health
     return ProbeSettings(
         driver_root=see_in_host_root(settings, driver.root),
         dev_root=see_dev_root(settings),
@@ -189,4 +197,5 @@ def plan_probe(settings: Settings) -> ProbeSettings:
         host_root=node.host_root,
         proc_root=node.proc_dir,
         sys_root=node.sys_dir,
+        kernel_log=health.kernel_log if health.watch_kernel_log else None,
     )

@@ -68,6 +68,53 @@ class LibraryAnswer(Value, frozen=True):
     library_path: str = ""
 
 
+class RefusalKind(StrEnum):
+    """Why the kernel or the driver's kernel module said no, as the kernel log has it."""
+
+    SIGNATURE = "signature"
+    """The kernel does not trust the module's signature."""
+    OTHER_KERNEL = "other_kernel"
+    """The module was built for another kernel."""
+    CLAIMED = "claimed"
+    """Another kernel driver has the GPU."""
+    OPEN_NEEDED = "open_needed"
+    """The GPU works with the open kernel module alone."""
+    OPEN_UNFIT = "open_unfit"
+    """The GPU does not work with the open kernel module."""
+    UNKNOWN_GPU = "unknown_gpu"
+    """The driver's release does not know the GPU."""
+    NO_ADDRESSES = "no_addresses"
+    """The firmware gave the GPU's memory no addresses."""
+
+
+class ModuleRefusal(Value, frozen=True):
+    """The kernel log's last word on the driver's kernel module, after the last time that the module was loaded."""
+
+    kind: RefusalKind
+    line: str
+    """As the log has it, without line breaks."""
+
+
+class ModuleSearch(Value, frozen=True):
+    """What the host has of the driver's kernel module; read only while the driver does not work."""
+
+    kernel: str = ""
+    """The running kernel's release; empty where the modules of the host cannot be seen."""
+    file: str = ""
+    """The module in the running kernel's table; empty without one."""
+    table_time: int = 0
+    """Time of the last change of the table, in nanoseconds."""
+    other_kernels: tuple[str, ...] = ()
+    """Other kernels with a module of the driver."""
+    dkms: tuple[str, ...] = ()
+    """The driver's sources that DKMS builds modules of, such as `nvidia/580.65.06`."""
+    headers: bool = True
+    """Whether the running kernel's headers are installed, without which DKMS builds nothing."""
+    secure_boot: bool | None = None
+    """`None` where the firmware does not say."""
+    refusal: ModuleRefusal | None = None
+
+
 class DriverEvidence(Value, frozen=True):
     """Everything observed in a single poll of the driver, without conclusions."""
 
@@ -76,6 +123,8 @@ class DriverEvidence(Value, frozen=True):
     module_version: str = ""
     open_module: bool | None = None
     nouveau_loaded: bool = False
+    unified_memory_loaded: bool = False
+    """Whether the module for unified memory is loaded, without which CUDA does not work."""
     library_version: str = ""
     """Version in the file name of the library for the next load; empty where the name has none."""
     nodes_missing: tuple[str, ...] = ()
@@ -91,6 +140,8 @@ class DriverEvidence(Value, frozen=True):
     released: str = ""
     """Why the handles were released on purpose; empty when they were not."""
     platform_unsupported: str = ""
+    module_search: ModuleSearch | None = None
+    """`None` while the driver works, and where no host was searched."""
 
 
 class DriverState(Value, frozen=True):

@@ -14,6 +14,8 @@ DRA_DRIVER: Final = f"gpu.{DOMAIN}"
 LIBRARY: Final = "NVML"
 """The driver's library, as people call it."""
 KERNEL_MODULE: Final = "nvidia"
+UNIFIED_MEMORY_MODULE: Final = "nvidia-uvm"
+"""As modprobe takes the name; the kernel writes it with an underscore."""
 UNIFIED_MEMORY_NODES: Final = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 CAPABILITY_NODE: Final = "/dev/nvidia-caps/nvidia-cap{minor}"
 """The device node of a MIG capability."""

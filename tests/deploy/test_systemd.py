@@ -24,9 +24,9 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def read_addition() -> str:
-    """What docs/mps.md has people add to the unit."""
-    found = re.search(r"^```ini\n(.*?)^```$", (ROOT / "docs/mps.md").read_text(), re.MULTILINE | re.DOTALL)
+def read_addition(page: str) -> str:
+    """What a page has people add to the unit."""
+    found = re.search(r"^```ini\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -48,7 +48,8 @@ def test_unit_is_understood_to_the_last_key(tmp_path: Path) -> None:
 
 
 @needs_systemd
-def test_what_is_added_for_mps_is_understood_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["mps.md", "driver.md"])
+def test_what_a_page_adds_is_understood_too(page: str, tmp_path: Path) -> None:
     """As people copy it from the page, over the unit; what it adds is what systemd then says of the whole."""
     program, unit = tmp_path / "nodeagent", tmp_path / "nodeagent.service"
     program.write_text("#!/bin/sh\n")
@@ -56,7 +57,7 @@ def test_what_is_added_for_mps_is_understood_too(tmp_path: Path) -> None:
     unit.write_text(re.sub(r"^(Exec\w+)=nodeagent", rf"\1={program}", UNIT.read_text(), flags=re.MULTILINE))
     added = tmp_path / "nodeagent.service.d"
     added.mkdir()
-    (added / "override.conf").write_text(read_addition())
+    (added / "override.conf").write_text(read_addition(page))
     done = analyze("verify", "--man=no", "--recursive-errors=one", str(unit))
     assert (done.returncode, done.stderr) == (0, "")
     (added / "override.conf").write_text("[Service]\nKillModes=process\n")

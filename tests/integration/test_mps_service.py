@@ -71,7 +71,7 @@ def test_daemons_outlive_the_unit_and_have_shared_memory_of_their_own(service: t
     systemd.run("systemctl", "daemon-reload")
     assert systemd.call("systemctl", "start", "nodeagent.service").returncode != 0
     assert "mount namespace of its own" in told.read_text()
-    systemd.write("/etc/systemd/system/nodeagent.service.d/mps.conf", read_addition())
+    systemd.write("/etc/systemd/system/nodeagent.service.d/mps.conf", read_addition("mps.md"))
     systemd.run("systemctl", "daemon-reload")
     systemd.run("systemctl", "start", "nodeagent.service")
     systemd.run("systemctl", "restart", "nodeagent.service")

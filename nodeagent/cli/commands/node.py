@@ -117,7 +117,9 @@ AUDIT = Command(
         *TABLE,
         Argument(("--since",), "only changes of this last while, such as 1h", metavar="DURATION", parse=parse_duration),
         Argument(
-            ("--of",), "only changes of these", choices=("kubernetes", "file", "service", "gpu", "process", "repair")
+            ("--of",),
+            "only changes of these",
+            choices=("kubernetes", "file", "service", "gpu", "process", "module", "repair"),
         ),
         Argument(("--last",), "so many changes (default: 100)", metavar="N", default=100, parse=int),
     ),

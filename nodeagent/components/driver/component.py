@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 
 from nodeagent.components.driver.decide import DriverDecision, decide_driver, decide_pause
 from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
+from nodeagent.components.driver.plan_modules import LoadPlan, describe_attempt, list_loaded_modules, plan_modules
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.envelope import Envelope
@@ -22,10 +23,10 @@ from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.conditions.driver import DRIVER_CODES
-from nodeagent.model.driver import DriverState
+from nodeagent.model.driver import DriverEvidence, DriverState
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
-from nodeagent.model.ports import DeviceNodes, DriverProbe
+from nodeagent.model.ports import DeviceNodes, DriverProbe, ModuleLoader
 
 DRIVER_GATE = "driver_ready"
 _MARKER_RETRY_SECONDS = 5.0
@@ -42,6 +43,8 @@ class DriverHost(NamedTuple):
     """Writes marker files; `None` without a directory for markers."""
     read_place: Callable[[], DriverPlace] = DriverPlace
     """The place where the driver was last found."""
+    modules: ModuleLoader | None = None
+    """Loads kernel modules; `None` where there are none to load."""
 
 
 class Driver:
@@ -68,6 +71,9 @@ class Driver:
         self._looks_alike = 0
         self._marker_attention = Waker()
         self._troubles: dict[str, str] = {}
+        self._seen_modules: frozenset[str] = frozenset()
+        self._loads: dict[LoadPlan, str] = {}
+        """What became of each attempt to load kernel modules, empty where modprobe was content."""
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -86,13 +92,32 @@ class Driver:
     async def _look(self) -> DriverState:
         if self._host.nodes is not None and self._read_settings().manage_device_nodes:
             await self._repair_nodes(self._host.nodes)
-        decision = decide_driver(await self._host.probe.read_evidence(), is_needed=self._is_needed())
+        evidence = await self._host.probe.read_evidence()
+        plan = self._plan_load(evidence)
+        problem = describe_attempt(self._loads[plan]) if plan in self._loads else ""
+        decision = decide_driver(evidence, is_needed=self._is_needed(), load_problem=problem)
         before = self._bus.read(DriverState)
         alike = before is not None and before.phase is decision.state.phase
         self._looks_alike = self._looks_alike + 1 if alike else 1
         self._publish(decision, before)
         self._marker_attention.wake()
+        if plan is not None and plan not in self._loads and self._host.modules is not None:
+            await self._load(self._host.modules, plan)
+            return await self._look()
         return decision.state
+
+    def _plan_load(self, evidence: DriverEvidence) -> LoadPlan | None:
+        """The modules to load, tried or not; none of a driver that a container brings."""
+        self._seen_modules |= list_loaded_modules(evidence)
+        is_wanted = self._read_settings().load_modules and self._host.read_place().is_host_driver
+        return plan_modules(evidence, self._seen_modules) if is_wanted else None
+
+    async def _load(self, modules: ModuleLoader, plan: LoadPlan) -> None:
+        self._loads[plan] = problem = await modules.load(plan.modules)
+        if problem:
+            self._log.warning("kernel_modules_not_loaded", modules=plan.modules, error=problem)
+        else:
+            self._log.info("kernel_modules_loaded", modules=plan.modules)
 
     def _publish(self, decision: DriverDecision, before: DriverState | None) -> None:
         state = decision.state

@@ -6,6 +6,16 @@ failure, and may be absent where the library works all the same (simulated, emul
 
 from collections.abc import Sequence
 
+from nodeagent.components.driver.explain_module import (
+    GPU_CODE,
+    HEADERS_CODE,
+    KERNEL_CODE,
+    SIGNATURE_CODE,
+    ModuleFinding,
+    add_problem,
+    explain_missing_module,
+    explain_refused_gpu,
+)
 from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, LibraryAnswer, LibraryOutcome
 from nodeagent.model.nvidia import KERNEL_MODULE, LIBRARY, UNIFIED_MEMORY_NODES, VENDOR
@@ -13,6 +23,8 @@ from nodeagent.model.values import Value
 
 _NAMED = 2
 """So many GPUs are named in a sentence."""
+_NOUVEAU = "nouveau"
+NOUVEAU_CODE = "driver-nouveau"
 
 _NO_LIBRARY = {LibraryOutcome.UNLOADABLE, LibraryOutcome.NOT_FOUND}
 _SAYS_NOTHING_OF_HARDWARE = _NO_LIBRARY | {LibraryOutcome.DRIVER_NOT_LOADED, LibraryOutcome.NO_GPU}
@@ -31,7 +43,10 @@ CONDITION_CODES: dict[DriverPhase, str] = {
     DriverPhase.UNSUPPORTED: "driver-unsupported",
     DriverPhase.FAILED: "driver-failed",
 }
-"""The condition of each phase; READY has none."""
+"""The condition of each phase where no cause has one of its own; READY has none."""
+
+CAUSE_CODES = (NOUVEAU_CODE, SIGNATURE_CODE, HEADERS_CODE, KERNEL_CODE, GPU_CODE)
+"""The conditions of causes with a remedy of their own."""
 
 _REMEDIES = {definition.code: definition.remedy for definition in DRIVER_CONDITIONS}
 
@@ -49,18 +64,24 @@ class _Finding(Value, frozen=True):
     detail: str = ""
     remedy: str = ""
     """More to the point than the condition's own remedy; empty to use that one."""
+    code: str = ""
+    """The cause's own condition; empty to use the phase's."""
 
 
-def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True) -> DriverDecision:
-    """Judge one probe of the driver; `is_needed` says whether the node should have GPUs."""
-    finding = _find_phase(evidence)
-    code = CONDITION_CODES.get(finding.phase, "")
+def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True, load_problem: str = "") -> DriverDecision:
+    """Judge one probe of the driver.
+
+    `is_needed` says whether the node should have GPUs, `load_problem` why the agent could not load a kernel module.
+    """
+    finding = _find_phase(evidence, load_problem)
+    code = finding.code or CONDITION_CODES.get(finding.phase, "")
     if finding.phase is DriverPhase.NO_HARDWARE and not is_needed:
         code = ""
     conditions = [(code, finding.detail)] if code else []
     if finding.phase is DriverPhase.READY and evidence.module_loaded and evidence.nodes_missing:
         # The library works without the nodes that CUDA and containers need, so this is a condition beside READY.
-        conditions.append((CONDITION_CODES[DriverPhase.NODES_MISSING], _describe_missing_nodes(evidence)))
+        missing = add_problem(_describe_missing_nodes(evidence), load_problem)
+        conditions.append((CONDITION_CODES[DriverPhase.NODES_MISSING], missing))
     library = evidence.library or LibraryAnswer(outcome=LibraryOutcome.UNLOADABLE)
     state = DriverState(
         phase=finding.phase,
@@ -78,14 +99,14 @@ def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True) -> Driver
     return DriverDecision(state=state, conditions=tuple(conditions))
 
 
-def _find_phase(evidence: DriverEvidence) -> _Finding:
+def _find_phase(evidence: DriverEvidence, load_problem: str) -> _Finding:
     if evidence.released:
         return _Finding(phase=DriverPhase.RELEASED, detail=evidence.released)
     if evidence.stuck:
         return _Finding(phase=DriverPhase.STUCK, detail=evidence.stuck)
     if evidence.library is not None and evidence.library.outcome is LibraryOutcome.WORKS:
         return _judge_working_library(evidence, evidence.library)
-    return _explain_by_library(evidence) or _explain_by_host(evidence)
+    return _explain_by_library(evidence) or _explain_by_host(evidence, load_problem)
 
 
 def _name_gpus(uuids: Sequence[str], count: int) -> str:
@@ -113,6 +134,8 @@ def _judge_no_gpu(evidence: DriverEvidence, library: LibraryAnswer) -> _Finding:
     count = len(evidence.pci_functions)
     if count == 0:
         return _Finding(phase=DriverPhase.NO_HARDWARE, detail=f"{library.name} answers and lists no GPU")
+    if refused := explain_refused_gpu(evidence.module_search):
+        return _take(refused, DriverPhase.FAILED)
     return _Finding(
         phase=DriverPhase.FAILED, detail=f"{library.name} answers and lists none of the {count} GPUs on the PCI bus"
     )
@@ -134,7 +157,7 @@ def _explain_by_library(evidence: DriverEvidence) -> _Finding | None:
     return _find_failure(evidence)
 
 
-def _explain_by_host(evidence: DriverEvidence) -> _Finding:
+def _explain_by_host(evidence: DriverEvidence, load_problem: str) -> _Finding:
     """Why there is no working library, from the ground up: platform, hardware, module, library, nodes."""
     if evidence.platform_unsupported:
         return _Finding(phase=DriverPhase.UNSUPPORTED, detail=evidence.platform_unsupported)
@@ -143,7 +166,7 @@ def _explain_by_host(evidence: DriverEvidence) -> _Finding:
     if foreign := _find_foreign_driver(evidence):
         return foreign
     if not evidence.module_loaded:
-        return _find_not_loaded(evidence)
+        return _find_not_loaded(evidence, load_problem)
     return _explain_loaded_module(evidence)
 
 
@@ -157,15 +180,24 @@ def _find_foreign_driver(evidence: DriverEvidence) -> _Finding | None:
             "take nodeagent off this node, its GPUs are passed through to virtual machines" if passed_through else ""
         )
         detail = f"bound to {', '.join(sorted(drivers))}"
-        return _Finding(phase=DriverPhase.WRONG_DRIVER, detail=detail, remedy=remedy)
+        code = NOUVEAU_CODE if _NOUVEAU in drivers else ""
+        return _Finding(phase=DriverPhase.WRONG_DRIVER, detail=detail, remedy=remedy, code=code)
     if evidence.nouveau_loaded and not evidence.module_loaded:
         return _Finding(
-            phase=DriverPhase.WRONG_DRIVER, detail=f"the nouveau module is loaded and the {VENDOR.name} one is not"
+            phase=DriverPhase.WRONG_DRIVER,
+            detail=f"the nouveau module is loaded and the {VENDOR.name} one is not",
+            code=NOUVEAU_CODE,
         )
     return None
 
 
-def _find_not_loaded(evidence: DriverEvidence) -> _Finding:
+def _take(found: ModuleFinding, phase: DriverPhase) -> _Finding:
+    return _Finding(phase=phase, detail=found.detail, remedy=found.remedy, code=found.code)
+
+
+def _find_not_loaded(evidence: DriverEvidence, load_problem: str) -> _Finding:
+    if found := explain_missing_module(evidence.module_search, load_problem):
+        return _take(found, DriverPhase.WRONG_DRIVER if found.is_claimed else DriverPhase.NOT_LOADED)
     detail = f"{len(evidence.pci_functions)} on the PCI bus, no /sys/module/{KERNEL_MODULE}"
     if evidence.library is not None and evidence.library.outcome in _NO_LIBRARY:
         detail += f", and no {evidence.library.name} library: the driver may not be installed"
@@ -185,6 +217,8 @@ def _explain_loaded_module(evidence: DriverEvidence) -> _Finding:
 def _find_failure(evidence: DriverEvidence) -> _Finding:
     if evidence.library is None:
         return _Finding(phase=DriverPhase.FAILED, detail=f"the module is loaded, {LIBRARY} was not asked")
+    if refused := explain_refused_gpu(evidence.module_search):
+        return _take(refused, DriverPhase.FAILED)
     remedy = ""
     if evidence.library.outcome is LibraryOutcome.TIMEOUT:
         remedy = "read `dmesg | grep NVRM`; a GPU hangs, drain the node and reset or reboot it"

@@ -48,7 +48,8 @@ TABLES: Final = Tables(
         "features.no-additional-gids-for-device-nodes": Target("cdi.device_groups", _read_groups),
     },
     reasons={
-        "nvidia-container-cli.load-kmods": "driver.manage_device_nodes makes the nodes; modules are the host's affair",
+        "nvidia-container-cli.load-kmods": "driver.manage_device_nodes makes the nodes; the host loads modules, or"
+        " the agent with driver.load_modules",
         "nvidia-container-cli.ldconfig": "the CDI hook of the agent finds the host's ldconfig by itself",
         "nvidia-container-cli.*": _NO_CLI,
         "nvidia-container-runtime.log-level": "the shim says what is wrong, and nothing else",

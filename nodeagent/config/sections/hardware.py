@@ -88,6 +88,20 @@ class DriverSettings(Section):
         why="without device nodes containers lose their GPUs, and no other program of a bare node makes the nodes",
         reload=True,
     )
+    load_modules: bool = knob(
+        Flag(),
+        default=False,
+        what="load the kernel modules nvidia and nvidia-uvm by the host's modprobe where the running kernel has them",
+        why="a distribution loads them at boot, and an agent that may load modules has more rights than others need",
+        reload=True,
+    )
+    imex_channels: tuple[int, ...] = knob(
+        ListOf(Whole(0, 2047)),
+        (),
+        "IMEX channels whose device nodes are made as those of GPUs are",
+        "only multi-node NVLink domains have IMEX channels, and the driver may make channel 0 itself",
+        reload=True,
+    )
     validation_markers: bool = knob(
         Flag(),
         default=False,

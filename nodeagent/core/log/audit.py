@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nodeagent.core.log.lines import describe_error
 
-Kind = Literal["kubernetes", "file", "service", "gpu", "process", "repair"]
+Kind = Literal["kubernetes", "file", "service", "gpu", "process", "module", "repair"]
 DONE: Final = "done"
 CUT_SHORT: Final = "cut short: it may have happened"
 DETAIL_MAX: Final = 1000
@@ -27,7 +27,7 @@ class Change(Struct, frozen=True):
     """Unix time."""
     kind: Kind
     name: str
-    """The changed object: a path of the API, a file of the host, a unit, a GPU, a process."""
+    """The changed object: a path of the API, a file of the host, a unit, a GPU, a process, kernel modules."""
     action: str
     """The operation, in words."""
     outcome: str = DONE

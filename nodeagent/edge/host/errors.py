@@ -8,6 +8,7 @@ HostError
 ├── StateLocked           another agent uses the state directory
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
+├── ModulesNotLoaded      the host's modprobe did not load kernel modules
 ├── DirectoryNotPrivate   a private directory is another user's, or open to another user
 ├── ProgramMissing        a program of ours for the host is not part of this installation
 ├── ProgramUnfit          a program of ours does not run on this host
@@ -152,6 +153,10 @@ class DeviceNodeNotApplied(HostError):
     def __init__(self, path: Path, step: str, error: OSError) -> None:
         super().__init__(f"cannot {step} {path}: {describe_os_error(error)}: {suggest_remedy(error)}")
         self.path, self.step, self.errno = path, step, error.errno
+
+
+class ModulesNotLoaded(HostError):
+    """The host's modprobe did not load kernel modules; the message is modprobe's own, or why it was not run."""
 
 
 class ProgramMissing(HostError):

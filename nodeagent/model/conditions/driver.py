@@ -1,4 +1,4 @@
-"""Conditions of the driver: one for each of its phases but the ready phase.
+"""Conditions of the driver: one for each of its phases but the ready phase, and one for each cause with another remedy.
 
 The driver component owns all of them, and clears every condition not found at its last poll.
 """
@@ -23,12 +23,42 @@ DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     _driver(
         "driver-not-loaded",
         "the NVIDIA kernel module is not loaded",
-        "load it with `modprobe nvidia nvidia-uvm`, or install the driver",
+        "load it with `modprobe -a nvidia nvidia-uvm`, or install the driver",
+    ),
+    _driver(
+        "driver-signature-refused",
+        "the kernel refuses the signature of the NVIDIA kernel module",
+        "enrol the key of the module's builder (DKMS: `mokutil --import /var/lib/dkms/mok.pub`, on Ubuntu"
+        " `mokutil --import /var/lib/shim-signed/mok/MOK.der`) and confirm it at the console of the next boot, or"
+        " install a driver that the distribution signed",
+    ),
+    _driver(
+        "driver-headers-missing",
+        "DKMS cannot build the NVIDIA kernel module: the running kernel's headers are missing",
+        "install them (`linux-headers-$(uname -r)`, or `kernel-devel-$(uname -r)` where packages are RPMs), then"
+        " `dkms autoinstall` and `modprobe -a nvidia nvidia-uvm`",
+    ),
+    _driver(
+        "driver-other-kernel",
+        "the NVIDIA kernel module was not built for the running kernel",
+        "run `dkms autoinstall`, or install the driver's modules for the kernel of `uname -r`, or boot a kernel with"
+        " modules",
+    ),
+    _driver(
+        "driver-gpu-refused",
+        "the NVIDIA kernel module refuses the GPU",
+        "install a release of the driver that knows the GPU; the detail has the line of the kernel log",
+    ),
+    _driver(
+        "driver-nouveau",
+        "the kernel's own driver nouveau holds the GPU",
+        "write `blacklist nouveau` and `options nouveau modeset=0` into a file of /etc/modprobe.d, make the initramfs"
+        " anew (`update-initramfs -u` or `dracut -f`) and reboot the node",
     ),
     _driver(
         "driver-wrong",
         "another kernel driver holds the GPU",
-        "blacklist it (nouveau) or unbind it (vfio-pci), then load the NVIDIA module",
+        "unbind it (vfio-pci) or blacklist it, then load the NVIDIA module",
     ),
     _driver(
         "driver-library-missing",

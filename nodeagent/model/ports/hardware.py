@@ -34,6 +34,14 @@ class DeviceNodes(Protocol):
         ...
 
 
+class ModuleLoader(Protocol):
+    """Loads the driver's kernel modules on this host."""
+
+    async def load(self, modules: Sequence[str]) -> str:
+        """Load modules, bounded in time; empty when done, else what stood in the way."""
+        ...
+
+
 class GpuSource(Protocol):
     """The only access to GPUs; every call is bounded in time and fails with a `DriverError` only."""
 

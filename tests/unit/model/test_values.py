@@ -11,7 +11,6 @@ import nodeagent.model
 from nodeagent.model import errors
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.events import FACTS, STATES
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
@@ -54,11 +53,6 @@ def test_codes_are_unique_and_dependencies_exist() -> None:
         assert set(definition.depends_on) <= set(codes)
         assert definition.title
         assert definition.remedy
-
-
-def test_every_driver_phase_but_ready_has_a_condition() -> None:
-    """A driver that does not work always shows as a condition of its own."""
-    assert len(DRIVER_CODES) == len(DriverPhase) - 1
 
 
 def test_find_gpu_knows_gpus_and_their_parts() -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
 from nodeagent.core.log.audit import noting
 from nodeagent.edge.host.devices.device_nodes import (
     CapabilityFile,
@@ -39,8 +41,16 @@ _DIRECTORY_MODE = 0o755
 class DeviceNodeFiles:
     """The device nodes of one dev root."""
 
-    def __init__(self, dev_root: Path, *, proc_root: Path = Path("/proc"), host_root: Path = Path("/")) -> None:
+    def __init__(
+        self,
+        dev_root: Path,
+        *,
+        proc_root: Path = Path("/proc"),
+        host_root: Path = Path("/"),
+        imex_channels: tuple[int, ...] = (),
+    ) -> None:
         self._dev_root, self._proc_root, self._host_root = dev_root, proc_root, host_root
+        self._imex_channels = imex_channels
 
     def read_missing(self) -> tuple[str, ...]:
         """Paths of missing nodes that containers need."""
@@ -51,7 +61,7 @@ class DeviceNodeFiles:
 
     def plan(self) -> tuple[NodeChange, ...]:
         """The changes that make every node and link right; none where the driver forbids changes."""
-        numbers = read_driver_numbers(self._proc_root)
+        numbers = structs.replace(read_driver_numbers(self._proc_root), imex_channels=self._imex_channels)
         if not numbers.parameters.modify:
             return ()
         changes: list[NodeChange] = []

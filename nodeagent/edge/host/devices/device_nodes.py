@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from nodeagent.edge.host.devices.kernel_modules import NodeParameters, find_control_major
 from nodeagent.edge.host.driver.roots import see_from_host
+from nodeagent.model.nvidia import IMEX_CHANNELS
 from nodeagent.model.values import Value
 
 CONTROL_MINOR = 255
@@ -52,6 +53,8 @@ class DriverNumbers(Value, frozen=True):
     gpu_minors: tuple[int, ...] = ()
     capabilities: tuple[CapabilityFile, ...] = ()
     parameters: NodeParameters = NodeParameters()
+    imex_channels: tuple[int, ...] = ()
+    """The channels wanted; the kernel has the number of their kind alone."""
 
 
 class NodeStatus(Value, frozen=True):
@@ -100,7 +103,7 @@ def plan_device_nodes(numbers: DriverNumbers) -> tuple[DeviceNode, ...]:
     if (uvm := numbers.majors.get("nvidia-uvm")) is not None:
         nodes.append(_plan_node("nvidia-uvm", uvm, 0, parameters))
         nodes.append(_plan_node("nvidia-uvm-tools", uvm, 1, parameters, required=False))
-    return (*nodes, *_plan_capability_nodes(numbers))
+    return (*nodes, *_plan_capability_nodes(numbers), *_plan_channels(numbers))
 
 
 def list_impossible_nodes(numbers: DriverNumbers) -> tuple[str, ...]:
@@ -183,3 +186,12 @@ def _plan_capability_nodes(numbers: DriverNumbers) -> Iterable[DeviceNode]:
                 mode=capability.mode,
                 required=False,
             )
+
+
+def _plan_channels(numbers: DriverNumbers) -> Iterable[DeviceNode]:
+    major = numbers.majors.get(PurePosixPath(IMEX_CHANNELS).name)
+    if major is None:
+        return
+    for channel in sorted(set(numbers.imex_channels)):
+        name = f"{IMEX_CHANNELS.removeprefix('/dev/')}/channel{channel}"
+        yield _plan_node(name, major, channel, numbers.parameters, required=False)

@@ -23,6 +23,7 @@ class ModuleStatus(Value, frozen=True):
     open_module: bool | None = None
     """Whether the module is the open one; `None` when the kernel does not say."""
     nouveau_loaded: bool = False
+    unified_memory_loaded: bool = False
 
 
 class ModuleVersion(Value, frozen=True):
@@ -53,6 +54,7 @@ def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/p
         version=read_attribute(directory / "version") or told.version,
         open_module=told.open_module,
         nouveau_loaded=(sys_root / "module" / "nouveau").is_dir() or "nouveau" in modules,
+        unified_memory_loaded=(sys_root / "module" / "nvidia_uvm").is_dir() or "nvidia_uvm" in modules,
     )
 
 

@@ -21,6 +21,7 @@ from nodeagent.edge.host.devices.kernel_modules import read_module_status, read_
 from nodeagent.edge.host.devices.sysfs import read_gpu_functions
 from nodeagent.edge.host.driver.change_watch import POLL_SECONDS, WATCH_TIMEOUT_SECONDS, Fingerprint, read_fingerprint
 from nodeagent.edge.host.driver.cuda_check import LIBRARY as CUDA_LIBRARY
+from nodeagent.edge.host.driver.module_search import read_module_search
 from nodeagent.edge.host.driver.roots import (
     DriverRoots,
     find_library,
@@ -29,7 +30,7 @@ from nodeagent.edge.host.driver.roots import (
     read_version_at,
     resolve_driver_roots,
 )
-from nodeagent.model.driver import DriverEvidence, LibraryAnswer, LibraryOutcome
+from nodeagent.model.driver import DriverEvidence, LibraryAnswer, LibraryOutcome, ModuleSearch
 from nodeagent.model.errors import DriverError, DriverMismatch, DriverReleased, DriverStuck
 from nodeagent.model.values import Value
 
@@ -55,6 +56,8 @@ class ProbeSettings(Value, frozen=True):
     host_root: Path = Path("/")
     proc_root: Path = Path("/proc")
     sys_root: Path = Path("/sys")
+    kernel_log: Path | None = None
+    """`None` where the log is not to be read."""
     look_timeout_seconds: float = 5.0
     """For all reading of /proc, /sys and /dev in one probe; milliseconds on a healthy node."""
     poll_seconds: float = POLL_SECONDS
@@ -90,7 +93,8 @@ class HostDriverProbe:
         evidence = DriverEvidence()
         try:
             evidence = await self._run(self._look, "reading /proc and /sys")
-            return await self._ask_driver(evidence)
+            evidence = await self._ask_driver(evidence)
+            return await self._search_module(evidence)
         except WorkerError as error:
             return structs.replace(evidence, stuck=str(error))
         except DriverReleased as error:
@@ -157,6 +161,7 @@ class HostDriverProbe:
             module_version=module.version,
             open_module=module.open_module,
             nouveau_loaded=module.nouveau_loaded,
+            unified_memory_loaded=module.unified_memory_loaded,
             library_version=parse_library_version(self._find_nvml_library()),
             nodes_missing=nodes.read_missing() if module.loaded else (),
             nvswitch_count=read_nvswitch_count(settings.proc_root),
@@ -184,6 +189,24 @@ class HostDriverProbe:
         if self._ask_fabric is not None and (pending := await self._ask_fabric()):
             return structs.replace(evidence, fabric_pending=pending)
         return structs.replace(evidence, cuda_failure=await self._test_cuda(answer))
+
+    async def _search_module(self, evidence: DriverEvidence) -> DriverEvidence:
+        """Look for the kernel module where there are GPUs that do not work, and only there."""
+        library = evidence.library
+        is_working = library is not None and library.outcome is LibraryOutcome.WORKS and library.gpu_count > 0
+        if is_working or not evidence.pci_functions:
+            return evidence
+        settings = self._settings
+
+        def search() -> ModuleSearch:
+            return read_module_search(
+                self.roots,
+                proc_root=settings.proc_root,
+                sys_root=settings.sys_root,
+                kernel_log=settings.kernel_log,
+            )
+
+        return structs.replace(evidence, module_search=await self._run(search, "looking for the kernel module"))
 
     async def _read_version(self, evidence: DriverEvidence, answer: LibraryAnswer) -> str:
         """The version of the library in use; a library elsewhere on the host does not count."""

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.components.driver.decide import CONDITION_CODES, DriverDecision, decide_driver, decide_pause
+from nodeagent.components.driver.decide import (
+    CAUSE_CODES,
+    CONDITION_CODES,
+    DriverDecision,
+    decide_driver,
+    decide_pause,
+)
 from nodeagent.edge.nvml.agent.protocol import read_code
 from nodeagent.model.conditions.driver import DRIVER_CODES
 from nodeagent.model.driver import DriverEvidence, DriverPhase, LibraryAnswer, PciFunction
@@ -110,10 +116,10 @@ def test_every_other_code_is_a_failure_that_names_it(code: int) -> None:
     assert (state.phase, f"(code {code})" in state.detail) == (DriverPhase.FAILED, True)
 
 
-def test_every_phase_but_ready_has_its_condition() -> None:
-    """The conditions of the driver are exactly those of the catalogue, one for each phase that is not READY."""
+def test_every_phase_but_ready_and_every_cause_has_its_condition() -> None:
+    """The conditions of the driver are exactly those of the catalogue, one for each phase and for each cause."""
     assert set(CONDITION_CODES) == set(DriverPhase) - {DriverPhase.READY}
-    assert sorted(CONDITION_CODES.values()) == sorted(DRIVER_CODES)
+    assert sorted([*CONDITION_CODES.values(), *CAUSE_CODES]) == sorted(DRIVER_CODES)
 
 
 def test_ready_node_has_no_condition() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles, read_driver_numbers
 from nodeagent.edge.host.devices.device_nodes import CapabilityFile
-from tests.unit.edge.host.tree import HostTree
+from tests.unit.edge.host.tree import DEVICES, HostTree
 
 
 def can_make_nodes(directory: Path = Path("/tmp")) -> bool:
@@ -64,6 +64,21 @@ def test_repair_makes_everything_right_and_then_finds_nothing(driver: HostTree) 
     assert stat.S_IMODE((driver.root / "dev/nvidia-caps/nvidia-cap1").stat().st_mode) == 0o400
     assert str((driver.root / "dev/char/195:3").readlink()) == "/dev/nvidia3"
     assert (files.read_missing(), files.plan(), files.repair().done) == ((), (), ())
+
+
+@needs_mknod
+def test_wanted_imex_channels_are_made(driver: HostTree) -> None:
+    """As the driver's other nodes: with their link, once, and never counted among those that containers need."""
+    driver.write(
+        "proc/devices", DEVICES.replace("510 nvidia-caps\n", "510 nvidia-caps\n234 nvidia-caps-imex-channels\n")
+    )
+    files = DeviceNodeFiles(driver.root, proc_root=driver.proc, host_root=driver.root, imex_channels=(0,))
+    assert "create /dev/nvidia-caps-imex-channels/channel0" in files.repair().done
+    status = (driver.root / "dev/nvidia-caps-imex-channels/channel0").stat()
+    assert (os.major(status.st_rdev), os.minor(status.st_rdev)) == (234, 0)
+    assert files.repair().done == ()
+    (driver.root / "dev/nvidia-caps-imex-channels/channel0").unlink()
+    assert files.read_missing() == ()
 
 
 @needs_mknod

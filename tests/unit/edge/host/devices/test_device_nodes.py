@@ -73,6 +73,19 @@ def test_modules_that_are_not_loaded_need_no_nodes() -> None:
     ]
 
 
+def test_imex_channels_are_made_where_the_kernel_has_their_number() -> None:
+    """Each wanted channel is the minor of its own number; a node outside a multi-node domain has none."""
+    numbers = DriverNumbers(majors=MAJORS | {"nvidia-caps-imex-channels": 234}, imex_channels=(7, 0, 7))
+    assert [
+        (node.name, node.major, node.minor, node.mode, node.required) for node in plan_device_nodes(numbers)[-2:]
+    ] == [
+        ("nvidia-caps-imex-channels/channel0", 234, 0, 0o666, False),
+        ("nvidia-caps-imex-channels/channel7", 234, 7, 0o666, False),
+    ]
+    without = plan_device_nodes(DriverNumbers(majors=MAJORS, imex_channels=(0,)))
+    assert not [node.name for node in without if "imex" in node.name]
+
+
 def test_missing_uvm_module_is_named() -> None:
     """CUDA needs a node that cannot exist before its module is loaded, although nvidia-smi works."""
     assert list_impossible_nodes(DriverNumbers(majors=MAJORS)) == ()

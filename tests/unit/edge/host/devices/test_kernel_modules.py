@@ -59,6 +59,16 @@ def test_hidden_sys_is_made_up_for_by_proc(host: HostTree) -> None:
     assert read_module_status(host.sys, host.proc).version == "535.129.03"
 
 
+def test_unified_memory_is_noticed(host: HostTree) -> None:
+    """By either of the kernel's lists, and in the kernel's spelling."""
+    assert not read_module_status(host.sys, host.proc).unified_memory_loaded
+    host.write("proc/modules", "nvidia_uvm 2000000 3 - Live 0x0\n")
+    assert read_module_status(host.sys, host.proc).unified_memory_loaded
+    host.write("proc/modules", "")
+    (host.sys / "module/nvidia_uvm").mkdir(parents=True)
+    assert read_module_status(host.sys, host.proc).unified_memory_loaded
+
+
 @pytest.mark.parametrize("where", ["sys", "proc"])
 def test_nouveau_is_noticed(host: HostTree, where: str) -> None:
     """Either place shows the other driver."""

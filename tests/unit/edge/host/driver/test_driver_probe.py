@@ -75,6 +75,21 @@ async def test_whole_driver_is_seen(host: HostTree) -> None:
     assert probe.roots.is_host_driver
 
 
+async def test_the_module_is_looked_for_while_gpus_do_not_work(host: HostTree) -> None:
+    """Only then: a kernel's table is long. Without GPUs there is nothing to load it for."""
+    host.write("proc/sys/kernel/osrelease", "6.8.0\n")
+    host.write("lib/modules/6.8.0/modules.dep", "updates/dkms/nvidia.ko: x\n")
+    async with probe_of(host, ask_nvml=answering(read_code(9))) as probe:
+        assert (await probe.read_evidence()).module_search is None
+        host.add_function("0000:1b:00.0")
+        search = (await probe.read_evidence()).module_search
+        assert search is not None
+        assert (search.kernel, search.file, search.headers) == ("6.8.0", "updates/dkms/nvidia.ko", False)
+    async with probe_of(host, ask_nvml=answering(LibraryAnswer(), WORKING)) as probe:
+        assert (await probe.read_evidence()).module_search is not None
+        assert (await probe.read_evidence()).module_search is None
+
+
 async def test_configured_library_gives_the_version(host: HostTree) -> None:
     """With `driver.nvml_library` that library counts, whatever lies elsewhere."""
     host.install_library()

@@ -34,6 +34,7 @@ from nodeagent.model.ports import ContainerReceipts, DeviceFractionSpecs
 from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
+    from nodeagent.app.wiring.proof import ProofWiring
     from nodeagent.components.mps.component import Mps
     from nodeagent.model.ports import PartitionMaking
 
@@ -76,6 +77,7 @@ class OptionalComponents:
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
             *(self._repair_specs() if settings.repairs.mode != "off" else ()),
+            *(self._proof_specs() if settings.proof.idle != "off" else ()),
             *(self.receipts_wiring.specs() if ReceiptsWiring.is_used(self._services) else ()),
         )
 
@@ -89,7 +91,7 @@ class OptionalComponents:
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "receipts_wiring", "slices_wiring"):
+        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "proof_wiring", "receipts_wiring", "slices_wiring"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -107,6 +109,14 @@ class OptionalComponents:
     def mps_wiring(self) -> MpsWiring:
         """The MPS side for the life of the process, if the agent looks after daemons."""
         return MpsWiring(self._services, self.mps)
+
+    @cached_property
+    def proof_wiring(self) -> "ProofWiring":
+        """The prover for the life of the process, if free GPUs are proven."""
+        # Loaded here for the same reason as the repairs.
+        from nodeagent.app.wiring.proof import ProofWiring  # noqa: PLC0415
+
+        return ProofWiring(self._services, self._open_store, self._node)
 
     @cached_property
     def receipts_wiring(self) -> ReceiptsWiring:
@@ -175,6 +185,12 @@ class OptionalComponents:
         build = partial(Repairs, *self._services, sessions)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
+
+    def _proof_specs(self) -> tuple[ComponentSpec, ...]:
+        if self._live.now.gpus.simulated_profile is not None:
+            # Simulated GPUs compute nothing, so there is nothing to prove.
+            return ()
+        return self.proof_wiring.specs()
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

@@ -1,36 +1,28 @@
 """Nodes whose GPUs nobody has, as idle-time proving sees them."""
 
-from collections.abc import Mapping
-
 from nodeagent.model.allocation import AllocationTable, PodIdentity
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cordons import Cordon
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import Binding, FractionTable, GpuFraction
-from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.proof import ProofRecord, ProofStage, ProofVerdict
 from nodeagent.rules.proof.idle import NodeView
+from tests.support.fractions import make_offering
 from tests.support.gpus import make_node
 from tests.support.repairs import READY, make_report
 
 
-def make_offering(
-    node: Inventory, cordons: Mapping[int, Cordon] | None = None, door: Mapping[int, AllocationMode] | None = None
-) -> Offering:
-    """Every GPU is given out whole, but for those named."""
-    doors = [
-        GpuAllocationMode(
-            gpu=gpu.uuid,
-            index=gpu.index,
-            address=gpu.pci.address,
-            door=(door or {}).get(gpu.index, AllocationMode.WHOLE),
-            wanted=AllocationMode.WHOLE,
-            reason="the default",
-            is_open=True,
-            cordons=tuple(one for index, one in (cordons or {}).items() if index == gpu.index),
-        )
-        for gpu in node.gpus
-    ]
-    return Offering(doors=tuple(doors))
+def make_passed(seconds: float = 1e9) -> ProofRecord:
+    return ProofRecord(
+        verdict=ProofVerdict.PASSED,
+        ended_seconds=seconds,
+        took_seconds=2.0,
+        level=ProofStage.QUICK,
+        proven_seconds=seconds,
+    )
+
+
+def make_failed() -> ProofRecord:
+    return ProofRecord(verdict=ProofVerdict.FAILED, ended_seconds=2e9, took_seconds=2.0, reason="memory: 1 word wrong")
 
 
 def make_binding(number: int, reservations: tuple[int, ...], part: GpuFraction) -> Binding:

@@ -196,11 +196,10 @@ class Cluster:
             await self._node.write_annotation(TERMINAL_ANNOTATION, lost or None)
         offers = self._bus.read(FractionOffers)
         offers = offers if offers is not None else FractionOffers()
-        published = {
-            FRACTIONS_ANNOTATION: offers.published,
-            CLASSES_ANNOTATION: offers.published_classes,
-            PROOF_ANNOTATION: render_proofs(self._bus.read(GpuProofs)),
-        }
+        published = {FRACTIONS_ANNOTATION: offers.published, CLASSES_ANNOTATION: offers.published_classes}
+        proofs = self._bus.read(GpuProofs)
+        if proofs is not None or self._live.now.proof.idle == "off":
+            published[PROOF_ANNOTATION] = render_proofs(proofs)
         for key, text in published.items():
             if node.annotations.get(key, "") != text:
                 await self._node.write_annotation(key, text or None)

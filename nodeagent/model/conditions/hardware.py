@@ -55,7 +55,7 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ),
     ConditionDefinition(
         code="gpu-proof-failed",
-        severity="critical",
+        severity="error",
         title="a free GPU was proven, and works wrongly",
         remedy="reset the GPU, then run `nodeagent gpu prove GPU --stage proof`; replace the GPU if it fails again",
     ),

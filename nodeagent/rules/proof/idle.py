@@ -188,7 +188,7 @@ def judge_proof(proof: ProofOf, before: ProofRecord | None, neighbours: Sequence
         verdict=verdict,
         ended_seconds=proof.ended_seconds,
         took_seconds=proof.took_seconds,
-        reason=_join(checks, verdict),
+        reason="" if verdict is ProofVerdict.PASSED else _join(checks, verdict) or "the prover read nothing",
         speeds=before.speeds if before is not None else (),
         slow=before.slow if before is not None else (),
     )
@@ -205,8 +205,5 @@ def judge_proof(proof: ProofOf, before: ProofRecord | None, neighbours: Sequence
 
 
 def _join(checks: Sequence[ProofCheck], verdict: ProofVerdict) -> str:
-    """The checks with a verdict that is not passed, in words."""
-    if verdict is ProofVerdict.PASSED:
-        return ""
-    found = (f"{one.name}: {one.measured}" for one in checks if one.verdict is verdict)
-    return "; ".join(found) or "the prover read nothing"
+    """The checks with this verdict, in words."""
+    return "; ".join(f"{one.name}: {one.measured}" for one in checks if one.verdict is verdict)

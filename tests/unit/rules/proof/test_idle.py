@@ -42,8 +42,9 @@ from nodeagent.rules.proof.idle import (
     plan_idle,
 )
 from tests.support.examples import examples
+from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_node, mig_uuid
-from tests.support.proofs import QUIET, make_binding, make_offering
+from tests.support.proofs import QUIET, make_binding
 from tests.support.repairs import make_fault, make_report, make_session
 
 PASSED, FAILED, UNTESTED = ProofVerdict
@@ -66,13 +67,20 @@ def claim(*, is_admin: bool) -> ReadyClaims:
     )
 
 
+CORDON = Cordon(gpu=gpu_uuid(1), source=CordonSource.BRAKE, named="1")
+
+
+def cordon_second() -> Offering:
+    first, second, *rest = make_offering(NODE).doors
+    return Offering(doors=(first, replace(second, cordons=(CORDON,)), *rest))
+
+
 def list_indexes(view: NodeView, *exclude: str) -> list[int]:
     return [gpu.index for gpu in list_open(view, (), exclude)]
 
 
 DAEMON = MpsDaemon(name="d", gpus=(gpu_uuid(1),), owner="r", limits=MpsLimits(), phase=MpsPhase.READY)
 CHANGE = GpuChange(gpu=gpu_uuid(1), index=1, wanted="7 x 1g.10gb", doing="waits")
-CORDON = Cordon(gpu=gpu_uuid(1), source=CordonSource.BRAKE, named="1")
 
 
 @pytest.mark.parametrize(
@@ -84,8 +92,8 @@ CORDON = Cordon(gpu=gpu_uuid(1), source=CordonSource.BRAKE, named="1")
         replace(QUIET, mig=MigState(changes=(CHANGE,))),
         replace(QUIET, mps=MpsState(daemons=(DAEMON,))),
         replace(QUIET, repairs=RepairState(sessions=(make_session(index=1),))),
-        replace(QUIET, offering=make_offering(NODE, {1: CORDON})),
-        replace(QUIET, offering=make_offering(NODE, door={1: AllocationMode.NONE})),
+        replace(QUIET, offering=cordon_second()),
+        replace(QUIET, offering=make_offering(NODE, {1: (AllocationMode.NONE, True)})),
         replace(QUIET, offering=Offering(doors=tuple(one for one in make_offering(NODE).doors if one.index != 1))),
         replace(QUIET, health=make_report(NODE, {1: (make_fault(),)})),
         replace(QUIET, inventory=replace(NODE, gpus=(NODE.gpus[0], make_gpu(1, lost="off the bus"), NODE.gpus[2]))),

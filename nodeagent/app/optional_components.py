@@ -5,6 +5,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
+from nodeagent.app.host_root import find_driver_roots
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.claims import build_claims
 from nodeagent.app.wiring.cluster import ClusterWiring
@@ -25,6 +26,8 @@ from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
+from nodeagent.edge.host.driver.cuda_check import LIBRARY
+from nodeagent.edge.host.driver.roots import find_library
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.nvsentinel.connector import PlatformConnector
 from nodeagent.model.errors import MpsRefused
@@ -34,8 +37,8 @@ from nodeagent.model.ports import ContainerReceipts, DeviceFractionSpecs
 from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
-    from nodeagent.app.wiring.proof import ProofWiring
     from nodeagent.components.mps.component import Mps
+    from nodeagent.edge.cuda.child import BackgroundProver
     from nodeagent.model.ports import PartitionMaking
 
 DEVICES_GATE = "devices_known"
@@ -91,7 +94,7 @@ class OptionalComponents:
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "proof_wiring", "receipts_wiring", "slices_wiring"):
+        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "prover", "receipts_wiring", "slices_wiring"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -111,12 +114,13 @@ class OptionalComponents:
         return MpsWiring(self._services, self.mps)
 
     @cached_property
-    def proof_wiring(self) -> "ProofWiring":
+    def prover(self) -> "BackgroundProver":
         """The prover for the life of the process, if free GPUs are proven."""
         # Loaded here for the same reason as the repairs.
-        from nodeagent.app.wiring.proof import ProofWiring  # noqa: PLC0415
+        from nodeagent.edge.cuda.child import BackgroundProver  # noqa: PLC0415
 
-        return ProofWiring(self._services, self._open_store, self._node)
+        environment = dict(self._live.now.driver.worker_environment)
+        return BackgroundProver(lambda: find_library(find_driver_roots(self._live.now).driver, LIBRARY), environment)
 
     @cached_property
     def receipts_wiring(self) -> ReceiptsWiring:
@@ -190,7 +194,13 @@ class OptionalComponents:
         if self._live.now.gpus.simulated_profile is not None:
             # Simulated GPUs compute nothing, so there is nothing to prove.
             return ()
-        return self.proof_wiring.specs()
+        from nodeagent.components.proof.component import STORE, Proof  # noqa: PLC0415
+
+        def build() -> Component:
+            return Proof(*self._services, self.prover, self._open_store(*STORE), self._node)
+
+        # The component waits for GPUs, verdicts and modes itself, and proves nothing before the journal is read.
+        return (ComponentSpec("proof", build, needs=("allocations_recovered",), stop_stage=10),)
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

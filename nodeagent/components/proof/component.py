@@ -11,9 +11,8 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
-from msgspec import DecodeError
+from msgspec import DecodeError, json
 
-from nodeagent.components.proof.proof_store import decode_proofs, encode_proofs
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -64,6 +63,8 @@ SEEN: Final = (
     MpsState,
     RepairState,
 )
+STORE: Final = ("proofs.json", "nodeagent-proofs", 1)
+"""Name of the file, its seal, and the version of its content."""
 _REST_SECONDS: Final = 0.001
 """The shortest wait: a smaller rest of a time may not move the clock."""
 
@@ -229,7 +230,7 @@ class Proof:
         if stored.body is None:
             return {}
         try:
-            return dict(decode_proofs(stored.body))
+            return json.decode(stored.body, type=dict[GpuUuid, ProofRecord])
         except DecodeError as error:
             outcome = await self._store.discard(f"not a table of proofs: {error}")
             self._log.warning("proofs_not_read", reason=str(error), outcome=outcome)
@@ -237,4 +238,4 @@ class Proof:
 
     async def _keep(self) -> None:
         """Make the proofs durable; with a failing disk a restart proves the GPUs again, and nothing else is lost."""
-        self._conditions.show(NOT_KEPT, await self._store.write(encode_proofs(self._records)))
+        self._conditions.show(NOT_KEPT, await self._store.write(json.encode(self._records, order="sorted")))

@@ -19,7 +19,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import AllocationMode, Offering
+from nodeagent.model.offering import Offering
 from nodeagent.model.proof import (
     SPEEDS_KEPT,
     GpuProof,
@@ -119,7 +119,7 @@ def _list_closed(view: NodeView, inventory: Inventory) -> frozenset[str]:
             *(
                 gpu.uuid
                 for gpu in inventory.gpus
-                if (door := doors.get(gpu.uuid)) is None or door.cordons or door.door is AllocationMode.NONE
+                if (mode := doors.get(gpu.uuid)) is None or mode.cordons or not mode.is_open
             ),
         }
     )

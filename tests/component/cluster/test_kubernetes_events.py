@@ -27,7 +27,7 @@ from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.proofs import make_passed
+from tests.support.repairs import make_passed
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time

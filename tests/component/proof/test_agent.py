@@ -91,7 +91,6 @@ def test_off_nothing_that_proves_is_loaded() -> None:
             "nodeagent.components.proof.component",
             "nodeagent.rules.proof.idle",
             "nodeagent.edge.cuda.child",
-            "nodeagent.app.wiring.proof",
         }
         == set()
     )

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 
 from nodeagent.components.proof.component import FAILED, NOT_KEPT, SLOW, Proof
-from nodeagent.components.proof.proof_store import encode_proofs
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import ProofSettings
@@ -35,8 +35,7 @@ from nodeagent.model.proof import (
 )
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
 from tests.support.gpus import gpu_uuid, make_node
-from tests.support.proofs import see_quiet
-from tests.support.repairs import READY
+from tests.support.repairs import READY, see_quiet
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -147,8 +146,10 @@ async def test_free_gpus_are_proven_one_after_the_other_and_again_a_day_later(cl
         await anyio.sleep(2 * PROOF_SECONDS)
         assert (world.prover.begun, world.state.proving) == ([gpu_uuid(0), gpu_uuid(1)], None)
         assert world.state.counts == {ProofVerdict.PASSED: 2}
-        stage, proven = world.state.gpus[gpu_uuid(0)].newest_pass or (None, 0.0)
-        assert (stage, proven) == (ProofStage.QUICK, pytest.approx(clock.wall() - 3))
+        newest = world.state.gpus[gpu_uuid(0)].newest_pass
+        assert newest is not None
+        assert newest[0] is ProofStage.QUICK
+        assert newest[1] == pytest.approx(clock.wall() - 3)
         await anyio.sleep(DAY - 60)
         assert len(world.prover.begun) == 2
         await anyio.sleep(61)
@@ -226,7 +227,7 @@ async def test_a_slow_gpu_is_told_of_and_keeps_its_pods(clock: FakeClock) -> Non
     world = World(clock)
     slow = ("was slow", "was slow")
     record = ProofRecord(verdict=ProofVerdict.PASSED, ended_seconds=0.0, took_seconds=2.0, slow=slow)
-    world.store = MemoryStore(encode_proofs({gpu_uuid(1): record}))
+    world.store = MemoryStore(json.encode({gpu_uuid(1): record}))
     async with world.running(1):
         assert world.details(SLOW) == ["GPU 1: was slow"]
         assert world.failed == []

@@ -55,7 +55,7 @@ from nodeagent.model.plugin import AdvertisedResource, OfferSummary, PluginState
 from nodeagent.model.proof import GpuProofs
 from nodeagent.rules.ids import build_names
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
-from tests.support.proofs import make_failed, make_passed
+from tests.support.repairs import make_failed, make_passed
 
 READY = DriverState(phase=DriverPhase.READY)
 TWO = make_inventory([make_gpu(0), make_gpu(1)])

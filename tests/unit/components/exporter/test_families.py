@@ -37,8 +37,7 @@ from nodeagent.model.slices import PublishedSlices
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
-from tests.support.proofs import make_failed, make_passed
-from tests.support.repairs import make_session
+from tests.support.repairs import make_failed, make_passed, make_session
 from tests.support.texts.exposition import read_text
 from tests.unit.components.exporter.builders import find_value
 

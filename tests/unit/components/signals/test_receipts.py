@@ -36,7 +36,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
 from nodeagent.model.proof import GpuProofs
 from tests.support.gpus import MODEL, gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
-from tests.support.proofs import make_failed, make_passed
+from tests.support.repairs import make_failed, make_passed
 from tests.unit.rules.test_signals import make_fault, make_pod
 
 DOCS = Path(__file__).parents[4] / "docs" / "signals.md"

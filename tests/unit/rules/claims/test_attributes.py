@@ -18,7 +18,7 @@ from nodeagent.rules.claims.attributes import (
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_mig_devices
 from tests.support.mig import make_mig_gpu
-from tests.support.proofs import make_failed, make_passed
+from tests.support.repairs import make_failed, make_passed
 
 NOWHERE = DeviceFacts()
 

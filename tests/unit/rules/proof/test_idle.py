@@ -44,8 +44,7 @@ from nodeagent.rules.proof.idle import (
 from tests.support.examples import examples
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_node, mig_uuid
-from tests.support.proofs import QUIET, make_binding
-from tests.support.repairs import make_fault, make_report, make_session
+from tests.support.repairs import QUIET, make_binding, make_fault, make_report, make_session
 
 PASSED, FAILED, UNTESTED = ProofVerdict
 NODE = make_node(3)
@@ -93,7 +92,7 @@ CHANGE = GpuChange(gpu=gpu_uuid(1), index=1, wanted="7 x 1g.10gb", doing="waits"
         replace(QUIET, mps=MpsState(daemons=(DAEMON,))),
         replace(QUIET, repairs=RepairState(sessions=(make_session(index=1),))),
         replace(QUIET, offering=cordon_second()),
-        replace(QUIET, offering=make_offering(NODE, {1: (AllocationMode.NONE, True)})),
+        replace(QUIET, offering=make_offering(NODE, {1: (AllocationMode.NONE, False)})),
         replace(QUIET, offering=Offering(doors=tuple(one for one in make_offering(NODE).doors if one.index != 1))),
         replace(QUIET, health=make_report(NODE, {1: (make_fault(),)})),
         replace(QUIET, inventory=replace(NODE, gpus=(NODE.gpus[0], make_gpu(1, lost="off the bus"), NODE.gpus[2]))),

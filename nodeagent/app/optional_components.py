@@ -5,6 +5,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from nodeagent.app.hardware import Hardware, is_mps_used
+from nodeagent.app.host_root import find_driver_roots
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.claims import build_claims
 from nodeagent.app.wiring.cluster import ClusterWiring
@@ -25,6 +26,8 @@ from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
+from nodeagent.edge.host.driver.cuda_check import LIBRARY
+from nodeagent.edge.host.driver.roots import find_library
 from nodeagent.edge.host.files.sealed_store import SealedStore
 from nodeagent.edge.nvsentinel.connector import PlatformConnector
 from nodeagent.model.errors import MpsRefused
@@ -35,6 +38,7 @@ from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
     from nodeagent.components.mps.component import Mps
+    from nodeagent.edge.cuda.child import BackgroundProver
     from nodeagent.model.ports import PartitionMaking
 
 DEVICES_GATE = "devices_known"
@@ -76,6 +80,7 @@ class OptionalComponents:
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
             *(self._repair_specs() if settings.repairs.mode != "off" else ()),
+            *(self._proof_specs() if settings.proof.idle != "off" else ()),
             *(self.receipts_wiring.specs() if ReceiptsWiring.is_used(self._services) else ()),
         )
 
@@ -89,7 +94,7 @@ class OptionalComponents:
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "receipts_wiring", "slices_wiring"):
+        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "prover", "receipts_wiring", "slices_wiring"):
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -107,6 +112,15 @@ class OptionalComponents:
     def mps_wiring(self) -> MpsWiring:
         """The MPS side for the life of the process, if the agent looks after daemons."""
         return MpsWiring(self._services, self.mps)
+
+    @cached_property
+    def prover(self) -> "BackgroundProver":
+        """The prover for the life of the process, if free GPUs are proven."""
+        # Loaded here for the same reason as the repairs.
+        from nodeagent.edge.cuda.child import BackgroundProver  # noqa: PLC0415
+
+        environment = dict(self._live.now.driver.worker_environment)
+        return BackgroundProver(lambda: find_library(find_driver_roots(self._live.now).driver, LIBRARY), environment)
 
     @cached_property
     def receipts_wiring(self) -> ReceiptsWiring:
@@ -175,6 +189,18 @@ class OptionalComponents:
         build = partial(Repairs, *self._services, sessions)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
+
+    def _proof_specs(self) -> tuple[ComponentSpec, ...]:
+        if self._live.now.gpus.simulated_profile is not None:
+            # Simulated GPUs compute nothing, so there is nothing to prove.
+            return ()
+        from nodeagent.components.proof.component import STORE, Proof  # noqa: PLC0415
+
+        def build() -> Component:
+            return Proof(*self._services, self.prover, self._open_store(*STORE), self._node)
+
+        # The component waits for GPUs, verdicts and modes itself, and proves nothing before the journal is read.
+        return (ComponentSpec("proof", build, needs=("allocations_recovered",), stop_stage=10),)
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

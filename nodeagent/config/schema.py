@@ -29,6 +29,7 @@ from nodeagent.config.sections.hardware import (
     GpusSettings,
     HealthSettings,
     InventorySettings,
+    ProofSettings,
     RepairsSettings,
 )
 from nodeagent.config.sections.mig import MigSettings
@@ -56,6 +57,7 @@ class Settings(Section):
     inventory: InventorySettings = _section(InventorySettings)
     health: HealthSettings = _section(HealthSettings)
     repairs: RepairsSettings = _section(RepairsSettings)
+    proof: ProofSettings = _section(ProofSettings)
     kubelet: KubeletSettings = _section(KubeletSettings)
     doors: AllocationModeSettings = _section(AllocationModeSettings)
     mig: MigSettings = _section(MigSettings)

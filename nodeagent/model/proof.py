@@ -1,6 +1,10 @@
 """The proof of a GPU: stages, what a stage asks of the prover, what the prover read, and the verdict on all of it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
+
+from msgspec import field
 
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.values import Value
@@ -58,6 +62,8 @@ class ProverOrder(Value, frozen=True):
     plan: ProofPlan
     peers: tuple[str, ...] = ()
     """UUIDs of idle GPUs to copy to."""
+    is_background: bool = False
+    """Whether all other work of the node has the processor first."""
 
 
 class PatternPass(Value, frozen=True):
@@ -151,3 +157,52 @@ class GpuProof(Value, frozen=True):
             if verdict in verdicts:
                 return verdict
         return ProofVerdict.PASSED if verdicts else ProofVerdict.UNTESTED
+
+
+PROOF_ANNOTATION: Final = "nodeagent.io/gpu-proofs"
+PROOF_FAILED: Final = "proof_failed"
+"""The kind of the event about a GPU that a proof has found to work wrongly."""
+GIVEN_UP: Final = "given up"
+"""The end of a proof whose GPU was wanted by somebody else, beside the verdicts."""
+SPEEDS_KEPT: Final = 3
+"""Proofs whose speeds are remembered."""
+_SLOW_LEAST: Final = 2
+
+
+class ProofRecord(Value, frozen=True):
+    """The newest idle-time proof of a GPU, and the newest proof that the GPU passed."""
+
+    verdict: ProofVerdict
+    ended_seconds: float
+    took_seconds: float
+    reason: str = ""
+    """Why the GPU did not pass; empty for a GPU that passed."""
+    is_given_up: bool = False
+    """Whether the proof was given up for a pod or a change of the node: no word about the GPU."""
+    level: ProofStage | None = None
+    """The stage passed last; `None` like the time where `newest_pass` is."""
+    proven_seconds: float | None = None
+    speeds: tuple[Speed, ...] = ()
+    """Of the newest proof that measured any."""
+    slow: tuple[str, ...] = ()
+    """What was slow in each of the newest proofs that measured speeds; empty where nothing was."""
+
+    @property
+    def newest_pass(self) -> tuple[ProofStage, float] | None:
+        """The stage passed last, and the time; `None` for a GPU that never passed, or has failed since."""
+        return None if self.level is None or self.proven_seconds is None else (self.level, self.proven_seconds)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether two of the newest three proofs found the GPU slow: one bad value is no verdict."""
+        return sum(map(bool, self.slow)) >= _SLOW_LEAST
+
+
+class GpuProofs(Value, frozen=True):
+    """State: the idle-time proofs of the node's GPUs; absent where no GPU is proven."""
+
+    gpus: Mapping[GpuUuid, ProofRecord] = field(default_factory=dict)
+    proving: GpuUuid | None = None
+    """The GPU that is proven now."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Proofs since the agent started: by verdict, and `given up`."""

@@ -33,6 +33,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
@@ -78,6 +79,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     PodConditionCounts: "signals",
     ReceiptCounts: "signals",
     RepairState: "repairs",
+    GpuProofs: "proof",
 }
 _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)
 

@@ -1,15 +1,21 @@
-"""Fault sessions and their evidence, made of as little as a test cares about."""
+"""Fault sessions with their evidence, and proofs of GPUs, made of as little as a test cares about."""
 
 from collections.abc import Mapping, Sequence
 
+from nodeagent.model.allocation import AllocationTable, PodIdentity
+from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import DeviceHealth, FoundFault, HealthReport, Verdict
+from nodeagent.model.journal import Binding, FractionTable, GpuFraction
+from nodeagent.model.proof import ProofRecord, ProofStage, ProofVerdict
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairs import Attempt, Evidence, FaultSession, Outcome, Rung
+from nodeagent.rules.proof.idle import NodeView
 from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.repair.findings import Findings, read_findings
-from tests.support.gpus import gpu_uuid, make_gpu
+from tests.support.fractions import make_offering
+from tests.support.gpus import gpu_uuid, make_gpu, make_node
 
 READY = DriverState(phase=DriverPhase.READY)
 
@@ -75,3 +81,41 @@ def make_report(inventory: Inventory, faults: Mapping[int, Sequence[FoundFault]]
 def find_faults(inventory: Inventory, faults: Mapping[int, Sequence[FoundFault]]) -> Findings:
     """The findings of a complete poll with these faults."""
     return read_findings(make_report(inventory, faults), inventory, READY, {})
+
+
+def make_passed(seconds: float = 1e9) -> ProofRecord:
+    return ProofRecord(
+        verdict=ProofVerdict.PASSED,
+        ended_seconds=seconds,
+        took_seconds=2.0,
+        level=ProofStage.QUICK,
+        proven_seconds=seconds,
+    )
+
+
+def make_failed() -> ProofRecord:
+    return ProofRecord(verdict=ProofVerdict.FAILED, ended_seconds=2e9, took_seconds=2.0, reason="memory: 1 word wrong")
+
+
+def make_binding(number: int, reservations: tuple[int, ...], part: GpuFraction) -> Binding:
+    pod = PodIdentity(uid="u", namespace="n", name="p")
+    return Binding(number=number, reservations=reservations, pod=pod, container="c", parts=(part,), since_seconds=0.0)
+
+
+def see_quiet(node: Inventory) -> NodeView:
+    """A node of healthy GPUs, all of them free."""
+    return NodeView(
+        inventory=node,
+        driver=READY,
+        health=make_report(node, {}),
+        offering=make_offering(node),
+        allocations=AllocationTable(),
+        fractions=FractionTable(),
+        claims=ReadyClaims(),
+        mig=None,
+        mps=None,
+        repairs=None,
+    )
+
+
+QUIET = see_quiet(make_node(3))

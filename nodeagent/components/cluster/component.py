@@ -28,6 +28,7 @@ from nodeagent.components.cluster.status import (
     decide_lost,
     is_hopeless,
     mark_lost,
+    render_proofs,
 )
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -58,6 +59,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.proof import PROOF_ANNOTATION, GpuProofs
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
@@ -159,7 +161,7 @@ class Cluster:
 
     async def _keep_status(self) -> None:
         backoff = Backoff(_RETRY, self._rng)
-        watched = (*SEEN, MigState, FractionOffers, DeviceTable, Offering, ClusterNode, ClusterLink)
+        watched = (*SEEN, MigState, FractionOffers, DeviceTable, Offering, GpuProofs, ClusterNode, ClusterLink)
         with self._bus.watch_all(*watched, client=f"{self.name} status") as changes:
             while True:
                 self._wait = POLL_RETRY_SECONDS
@@ -195,6 +197,9 @@ class Cluster:
         offers = self._bus.read(FractionOffers)
         offers = offers if offers is not None else FractionOffers()
         published = {FRACTIONS_ANNOTATION: offers.published, CLASSES_ANNOTATION: offers.published_classes}
+        proofs = self._bus.read(GpuProofs)
+        if proofs is not None or self._live.now.proof.idle == "off":
+            published[PROOF_ANNOTATION] = render_proofs(proofs)
         for key, text in published.items():
             if node.annotations.get(key, "") != text:
                 await self._node.write_annotation(key, text or None)

@@ -5,13 +5,17 @@ Owns reasons and messages. Reasons are words matched by tools; messages are sent
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from nodeagent.config.sections.devices import DeviceClass
 from nodeagent.model.cluster import DEVICE_PREFIX, ConditionStatus, NodeCondition
+from nodeagent.model.cordons import render_until
 from nodeagent.model.devices import DeviceClassState, DeviceTable, Standing
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.values import Value
 
 READY, PAUSED, LOST = "GPUsReady", "Paused", "GPUsFailedForGood"
@@ -127,3 +131,10 @@ def _judge(kind: str, state: DeviceClassState, expected: int | None) -> NodeCond
     if not working:
         return NodeCondition(type=kind, status="False", reason="NoDeviceWorks", message=told)
     return NodeCondition(type=kind, status="True", reason="SomeDevicesFail", message=told)
+
+
+def render_proofs(proofs: GpuProofs | None) -> str:
+    """The GPUs that passed an idle-time proof, each with the stage and the time; empty without any."""
+    newest = {uuid: one.newest_pass for uuid, one in sorted((proofs or GpuProofs()).gpus.items())}
+    passed = {uuid: {"level": one[0], "proven": render_until(one[1])} for uuid, one in newest.items() if one}
+    return msgspec.json.encode(passed).decode() if passed else ""

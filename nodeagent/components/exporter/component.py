@@ -38,6 +38,7 @@ from nodeagent.components.exporter.families.gpus import (
     build_cordon_families,
     build_mig_families,
     build_mps_families,
+    build_proof_families,
     build_standing_families,
 )
 from nodeagent.components.exporter.families.node_status import (
@@ -84,6 +85,7 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import AdmissionFacts, PluginState
 from nodeagent.model.ports import ProcessPlace, ProcessPlaces
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices
@@ -250,6 +252,7 @@ class Exporter:
                 self._bus.read(PodEventCounts), self._bus.read(PodConditionCounts), self._bus.read(ReceiptCounts)
             ),
             *build_repair_families(self._bus.read(RepairState)),
+            *build_proof_families(self._bus.read(GpuProofs), self._bus.read(Inventory)),
         )
         part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]

@@ -19,6 +19,7 @@ from nodeagent.components.exporter.families.gpus import (
     build_cordon_families,
     build_mig_families,
     build_mps_families,
+    build_proof_families,
     build_reading_families,
     build_standing_families,
 )
@@ -191,6 +192,8 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_signal_families(None, None, None))
     yield "\n## Repairs\n\nFault sessions, where `repairs.mode` is not `off`; see [repairs](repairs.md).\n"
     yield from _tabulate(build_repair_families(None))
+    yield "\n## Proofs\n\nWhere `proof.idle` is not `off`; see [proof](proof.md#while-a-gpu-is-free).\n"
+    yield from _tabulate(build_proof_families(None, None))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))
     yield "\n## Node status\n\nUnder the names of the GPU operator's node-status exporter, with its one label `node`.\n"

@@ -19,6 +19,7 @@ from nodeagent.model.events import GpuFaultReported
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.journal import Enforcement, FractionTable
+from nodeagent.model.proof import GpuProofs, ProofRecord
 from nodeagent.model.values import Value
 from nodeagent.rules.container_receipts import name_allocation_receipt, name_claim_receipt, name_fraction_receipt
 from nodeagent.rules.ids import find_uuid, is_of_class
@@ -50,6 +51,10 @@ class ReceiptGpu(Value, frozen=True, omit_defaults=True):
     """The PCI address of the GPU."""
     profile: str = ""
     """Of a MIG device."""
+    proof: str = ""
+    """The stage of the newest idle-time proof that the GPU passed before the container got it."""
+    proven: str = ""
+    """The time of that proof."""
 
 
 class GpusFile(Value, frozen=True):
@@ -172,8 +177,11 @@ def count_users(holdings: Iterable[Holding]) -> Counter[str]:
     return users
 
 
-def number_gpus(devices: Iterable[str], inventory: Inventory) -> tuple[ReceiptGpu, ...]:
+def number_gpus(
+    devices: Iterable[str], inventory: Inventory, proofs: GpuProofs | None = None
+) -> tuple[ReceiptGpu, ...]:
     """The devices as a container with exactly these numbers them; empty where a device is not known (yet, any more)."""
+    records = proofs.gpus if proofs is not None else {}
     found: list[tuple[tuple[int, int], str, Gpu, str]] = []
     for uuid in devices:
         gpu = inventory.find_gpu(uuid)
@@ -183,9 +191,24 @@ def number_gpus(devices: Iterable[str], inventory: Inventory) -> tuple[ReceiptGp
         mig_index, profile = places.get(uuid, (0, ""))
         found.append(((gpu.index, mig_index), uuid, gpu, profile))
     return tuple(
-        ReceiptGpu(index=index, uuid=uuid, gpu=gpu.uuid, name=gpu.name, slot=gpu.pci.address, profile=profile)
+        ReceiptGpu(
+            index=index,
+            uuid=uuid,
+            gpu=gpu.uuid,
+            name=gpu.name,
+            slot=gpu.pci.address,
+            profile=profile,
+            **_describe_proof(records.get(gpu.uuid)),
+        )
         for index, (_, uuid, gpu, profile) in enumerate(sorted(found, key=lambda one: one[0]))
     )
+
+
+def _describe_proof(record: ProofRecord | None) -> dict[str, str]:
+    if record is None or record.newest_pass is None:
+        return {}
+    level, seconds = record.newest_pass
+    return {"proof": level.value, "proven": render_time(seconds)}
 
 
 def note_fault(

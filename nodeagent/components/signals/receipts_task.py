@@ -44,6 +44,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.plugin import ContainerMount
 from nodeagent.model.ports import ReceiptFiles
+from nodeagent.model.proof import GpuProofs
 from nodeagent.rules.container_receipts import list_mount_points, plan_receipt_mount
 
 UNWRITTEN: Final = "receipts-unwritten"
@@ -142,7 +143,9 @@ class ReceiptFolders:
     def _number(self, name: str, devices: tuple[str, ...], inventory: Inventory) -> bool:
         """Number the devices of a receipt; returns whether the numbers are new."""
         origin = (devices, inventory.generation)
-        if self._numbered.get(name) == origin or not (gpus := number_gpus(devices, inventory)):
+        if self._numbered.get(name) == origin or not (
+            gpus := number_gpus(devices, inventory, self._bus.read(GpuProofs))
+        ):
             return False
         self._numbered[name] = origin
         is_new = gpus != self._gpus.get(name) or name not in self._standing

@@ -50,10 +50,11 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.slices import PublishedSlices, SliceContent, SlicePool, StoredSlice
 from nodeagent.rules.claims.attributes import DeviceFacts, learn_facts
 
-SEEN = (Inventory, HealthReport, Offering, MigState, DriverState)
+SEEN = (Inventory, HealthReport, Offering, MigState, DriverState, GpuProofs)
 """The states that slices are made of."""
 _RETRY = BackoffSettings(first_seconds=0.5, limit_seconds=30.0)
 _REPAIR = BackoffSettings(first_seconds=0.5, limit_seconds=60.0, stable_seconds=120.0)
@@ -221,7 +222,8 @@ class Slices:
             return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
         settings = self._live.now.claims
-        self._facts = learn_facts(self._facts, self._bus.read(DriverState), inventory.pairs, self._roots)
+        driver, proofs = self._bus.read(DriverState), self._bus.read(GpuProofs)
+        self._facts = learn_facts(self._facts, driver, inventory.pairs, self._roots, proofs)
         return Sight(
             inventory=inventory,
             health=health,

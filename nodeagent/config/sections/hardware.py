@@ -19,6 +19,7 @@ XID_CLASS = Text("an XID number or a class of the catalogue", r"[0-9]{1,5}|[a-z]
 
 VARIABLE = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]*", 256)
 
+IdleStage: TypeAlias = Literal["off", "quick", "proof"]
 XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
 
 
@@ -249,6 +250,38 @@ class RepairsSettings(Section):
         "off",
         "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it",
         "whoever switches repairs on knows the node's pods; the agent does not",
+    )
+
+
+class ProofSettings(Section):
+    """The proof of GPUs while no pod has them."""
+
+    idle: IdleStage = knob(
+        OneOf[IdleStage](("off", "quick", "proof")),
+        "off",
+        "the stage by which free GPUs are proven: off for none, quick for 1 to 2 s, proof for about 5 s and all memory",
+        "whoever switches proofs on knows that a free GPU draws power now and then",
+    )
+    every_hours: float = knob(
+        Number(1, 8760),
+        24.0,
+        "pause between two proofs of a GPU",
+        "a GPU that went bad between two pods is found within a day",
+        reload=True,
+    )
+    free_seconds: float = knob(
+        Number(1, 86400),
+        60.0,
+        "how long a GPU must be free before a proof",
+        "a GPU between two pods of a job is wanted again within seconds",
+        reload=True,
+    )
+    spread_seconds: float = knob(
+        Number(0, 86400),
+        3600.0,
+        "the time after the agent's start within which the first proof of each GPU falls, by node name and GPU",
+        "a rack that starts at once does not draw power at once",
+        reload=True,
     )
 
 

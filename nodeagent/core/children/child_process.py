@@ -146,11 +146,14 @@ class ChildProcess:
             self._unasked_lost += lost
             yield payload
 
-    async def end(self) -> None:
-        """End the child and start no other; returns when the child is gone or left behind."""
+    async def end(self, *, at_once: bool = False) -> None:
+        """End the child and start no other; returns when the child is gone or left behind.
+
+        A child may finish and exit by itself; `at_once` kills the child.
+        """
         self._note_ending()
         if self._current is not None:
-            self._current.give_up(is_stuck=False)
+            self._current.give_up(is_stuck=at_once)
             self._current = None
         if self._serving is not None:
             await self._serving.ended.wait()

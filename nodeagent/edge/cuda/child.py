@@ -6,18 +6,21 @@ or cannot be started is a reading.
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import msgspec
 
 from nodeagent.core.children.child_process import ChildProcess
-from nodeagent.core.errors import ChildError, ChildStuck
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.errors import ChildError, ChildStuck, WorkerError
 from nodeagent.edge.host.driver.cuda_check import LIBRARY
 from nodeagent.model.proof import ProofPlan, ProverOrder, ProverReadings
 
 _MODULE = "nodeagent.edge.cuda.prover"
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+_FIND_SECONDS = 10.0
 
 
 class ProverChild:
@@ -28,12 +31,18 @@ class ProverChild:
         self._library = library
         self._environment = environment or {}
 
-    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
-        """What the prover read; the GPUs are free again on return, but for a process that could not be killed."""
-        order = ProverOrder(library=str(self._library or LIBRARY), gpu=gpu, plan=plan, peers=peers)
+    async def prove(
+        self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = (), *, is_background: bool = False
+    ) -> ProverReadings:
+        """What the prover read; the GPUs are free again on return, but for a process that could not be killed.
+
+        When the caller is cancelled the prover is killed at once, whatever it is at.
+        """
+        library = str(self._library or LIBRARY)
+        order = ProverOrder(library=library, gpu=gpu, plan=plan, peers=peers, is_background=is_background)
         argv = [sys.executable, "-m", _MODULE]
         child = ChildProcess(argv, env=self._plan_environment((gpu, *peers)), name="prover")
-        readings = ProverReadings()
+        readings, has_answer = ProverReadings(), False
         async with anyio.create_task_group() as tasks:
             await tasks.start(child.run)
             try:
@@ -41,6 +50,7 @@ class ProverChild:
                     msgspec.json.encode(order), timeout_seconds=plan.deadline_seconds, is_stepwise=True
                 )
                 readings = msgspec.json.decode(answer, type=ProverReadings)
+                has_answer = True
             except ChildStuck as error:
                 stopped = (
                     f"no answer within {plan.deadline_seconds:g} s while at {error.step!r}; the process was killed"
@@ -50,7 +60,7 @@ class ProverChild:
                 readings = ProverReadings(stopped=str(error))
             finally:
                 with anyio.CancelScope(shield=True):
-                    await child.end()
+                    await child.end(at_once=not has_answer)
         return msgspec.structs.replace(readings, left_behind=bool(child.statistics().left_behind))
 
     def _plan_environment(self, shown: tuple[str, ...]) -> dict[str, str]:
@@ -61,3 +71,26 @@ class ProverChild:
             before = environment.get("LD_LIBRARY_PATH", "")
             environment["LD_LIBRARY_PATH"] = f"{self._library.parent}{os.pathsep}{before}".rstrip(os.pathsep)
         return {**environment, "CUDA_VISIBLE_DEVICES": ",".join(shown), "CUDA_CACHE_DISABLE": "1"}
+
+
+class BackgroundProver:
+    """Proves GPUs of a running agent, with the least right to the processor; implements the port `GpuProver`."""
+
+    def __init__(self, find_library: Callable[[], Path | None], environment: dict[str, str]) -> None:
+        """`find_library` is asked before each proof, as a driver container may have come meanwhile; it may block."""
+        self._find_library, self._environment = find_library, environment
+        self._worker = WorkerThread("libcuda")
+
+    async def prove(self, gpu: str, plan: ProofPlan) -> ProverReadings:
+        """What the prover read; a cancelled caller has the GPU free again at once."""
+        try:
+            library = await self._worker.run(
+                self._find_library, timeout_seconds=_FIND_SECONDS, what="look for the CUDA driver library"
+            )
+        except WorkerError as error:
+            return ProverReadings(stopped=str(error))
+        return await ProverChild(library, self._environment).prove(gpu, plan, is_background=True)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()

@@ -54,6 +54,26 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="look at the file that was moved aside; this stands until the agent is restarted",
     ),
     ConditionDefinition(
+        code="gpu-proof-failed",
+        severity="error",
+        title="a free GPU was proven, and works wrongly",
+        remedy="reset the GPU, then run `nodeagent gpu prove GPU --stage proof`; replace the GPU if it fails again",
+    ),
+    ConditionDefinition(
+        code="gpu-slow",
+        severity="warning",
+        title="a GPU was slow in two of its last three proofs while it was free",
+        remedy="run `nodeagent gpu prove GPU --stage proof` beside the node's other GPUs; look at clocks, power and"
+        " PCIe link",
+    ),
+    ConditionDefinition(
+        code="proofs-not-kept",
+        severity="warning",
+        title="proofs of GPUs cannot be written down, a restart would prove the GPUs again",
+        remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable",
+        show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
         code="repair-planned",
         severity="info",
         title="a GPU has a fault that a repair would mend",

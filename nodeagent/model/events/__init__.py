@@ -81,6 +81,7 @@ from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.plugin import PluginState
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
@@ -172,6 +173,7 @@ STATES: tuple[type[Value], ...] = (
     PodConditionCounts,
     ReceiptCounts,
     RepairState,
+    GpuProofs,
 )
 
 FACTS: tuple[type[Value], ...] = (

@@ -45,8 +45,8 @@ class GpuEventReported(Value, frozen=True):
     kind: str
     """The driver's own word: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
     `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, after which
-    other events may have been missed. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind`
-    and `unbind`."""
+    other events may have been missed. The agent itself reports `proof_failed`. The simulation also reports `gpu_lost`,
+    `gpu_back` after a power cycle, `bind` and `unbind`."""
     data: int = 0
     """The event's data: of `recovery_action` the action, the driver's field 230."""
 

@@ -8,6 +8,7 @@ from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.mig import GpuPartitions, Write
+from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -23,6 +24,14 @@ class DriverProbe(Protocol):
 
     async def wait_change(self) -> None:
         """Return when the driver may have changed: a module or device node came or went, a fault was injected."""
+        ...
+
+
+class GpuProver(Protocol):
+    """Proves one GPU by using it; the GPU is free again on return, and at once where the caller is cancelled."""
+
+    async def prove(self, gpu: str, plan: ProofPlan) -> ProverReadings:
+        """What the prover read; a prover that hangs or cannot start is a reading, and no error."""
         ...
 
 

@@ -10,15 +10,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodeagent.model.cordons import render_until
 from nodeagent.model.driver import DriverState
 from nodeagent.model.gpu import Gpu, GpuPair
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.nvidia import CLAIM_BRANDS
+from nodeagent.model.proof import GpuProofs, ProofStage
 from nodeagent.model.slices import Attribute, Version
 from nodeagent.model.values import Value
 from nodeagent.rules.claims.naming import NamedDevice
 
 STANDARD: Final = "resource.kubernetes.io"
+OWN: Final = "nodeagent.io"
 _TEXT_BYTES: Final = 64
 _NUMBERS: Final = re.compile(r"\d+")
 _VERSION_PARTS: Final = 3
@@ -33,15 +36,22 @@ class DeviceFacts(Value, frozen=True):
     """The root of the PCIe tree above each GPU."""
     groups: Mapping[GpuUuid, str] = {}
     """The group of each GPU that reaches others over NVLink."""
+    proofs: Mapping[GpuUuid, tuple[ProofStage, float]] = {}
+    """The stage of the newest idle-time proof that each GPU passed, and the time."""
 
 
 def learn_facts(
-    before: DeviceFacts, driver: DriverState | None, pairs: tuple[GpuPair, ...], roots: Mapping[PciAddress, str]
+    before: DeviceFacts,
+    driver: DriverState | None,
+    pairs: tuple[GpuPair, ...],
+    roots: Mapping[PciAddress, str],
+    proofs: GpuProofs | None = None,
 ) -> DeviceFacts:
     """The present facts; a driver that is away for a while is not another driver."""
     if driver is not None and driver.driver_version:
         before = replace(before, driver_version=driver.driver_version, cuda_version=driver.cuda_version)
-    return replace(before, roots=roots, groups=group_by_nvlink(pairs))
+    passed = {uuid: one.newest_pass for uuid, one in (proofs or GpuProofs()).gpus.items() if one.newest_pass}
+    return replace(before, roots=roots, groups=group_by_nvlink(pairs), proofs=passed)
 
 
 def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: bool = False) -> dict[str, Attribute]:
@@ -62,6 +72,7 @@ def describe_attributes(device: NamedDevice, facts: DeviceFacts, *, on_demand: b
             (f"{STANDARD}/pciBusID", gpu.pci.address),
             (f"{STANDARD}/pcieRoot", facts.roots.get(gpu.pci.address)),
             (f"{STANDARD}/numaNode", gpu.numa_node),
+            *(_list_proof(facts.proofs.get(gpu.uuid)) if device.is_gpu else ()),
         )
     )
     return {name: value for name, value in named if value is not None and value != ""}
@@ -73,6 +84,13 @@ def _list_kind(device: NamedDevice, *, on_demand: bool) -> tuple[tuple[str, Attr
         return (("type", "gpu"), ("uuid", device.gpu.uuid), ("index", device.gpu.index))
     uuid = device.mig.uuid if device.mig is not None and not on_demand else None
     return (("type", "mig"), ("parentUUID", device.gpu.uuid), ("profile", _find_profile(device)), ("uuid", uuid))
+
+
+def _list_proof(newest: tuple[ProofStage, float] | None) -> tuple[tuple[str, Attribute | None], ...]:
+    if newest is None:
+        return ()
+    level, seconds = newest
+    return ((f"{OWN}/proofLevel", level.value), (f"{OWN}/provenAt", render_until(seconds)))
 
 
 def _find_profile(device: NamedDevice) -> str:

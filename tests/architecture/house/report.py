@@ -14,7 +14,7 @@ from tests.architecture.house.words import RETIRED
 from tests.architecture.house.words_in_functions import list_retired_in_functions
 
 SHORT_FILE_LINES: Final = 40
-SHORT_FILES_MAX: Final = 138
+SHORT_FILES_MAX: Final = 139
 """What has been reached, a package's own `__init__.py` among them."""
 SINGLES_MAX: Final = 3
 """Likewise, of protocols with one implementation."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodeagent.components.cluster.component import GATHER_SECONDS, POLL_RETRY_SECONDS
 from nodeagent.components.cluster.node_requests import BRAKE_TAINT_SECONDS
 from nodeagent.config.sections.devices import DeviceClass, DevicesSettings
+from nodeagent.config.sections.hardware import ProofSettings
 from nodeagent.model.cluster import BRAKE_TAINT, TERMINAL_ANNOTATION, ClusterLink, ClusterNode, Taint
 from nodeagent.model.cordons import Cordon, CordonSource
 from nodeagent.model.devices import DeviceClassState, DeviceTable, HostDevice, Standing
@@ -19,12 +20,14 @@ from nodeagent.model.fractions import FractionOffers
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.mig import MigState
 from nodeagent.model.offering import Offering
+from nodeagent.model.proof import PROOF_ANNOTATION, GpuProofs
 from nodeagent.rules.fractions.bound import BOUND_ANNOTATION
 from nodeagent.rules.fractions.by_class import CLASSES_ANNOTATION, CLASSES_BOUND_ANNOTATION
 from nodeagent.rules.fractions.published import ANNOTATION
 from tests.component.cluster.harness import GONE, READY, STUCK, Stage, settle
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.repairs import make_passed
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -276,6 +279,26 @@ async def test_what_schedulers_are_told_of_parts_stands_on_the_node(clock: FakeC
         stage.say(FractionOffers())
         await settle(2)
         assert not stage.api.node.annotations.keys() & set(keys)
+
+
+async def test_the_proofs_of_gpus_stand_on_the_node_and_are_written_when_they_change(clock: FakeClock) -> None:
+    """A restarted agent leaves the annotation until it knows the proofs; with proofs switched off it goes."""
+    stage = Stage(clock)
+    stage.live.replace(replace(stage.live.now, proof=ProofSettings(idle="quick")))
+    async with stage.running():
+        stage.be_ready()
+        stage.say(GpuProofs(gpus={gpu_uuid(0): make_passed(1e9)}))
+        await settle(2)
+        assert '"level":"quick"' in stage.api.node.annotations[PROOF_ANNOTATION]
+        stage.say(GpuProofs(gpus={gpu_uuid(0): make_passed(1e9)}, proving=gpu_uuid(0)))
+        await settle(60)
+        assert stage.api.writes.count(f"annotation {PROOF_ANNOTATION}") == 1
+        stage.bus.retract_state(GpuProofs, source="test")
+        await settle(60)
+        assert PROOF_ANNOTATION in stage.api.node.annotations
+        stage.live.replace(replace(stage.live.now, proof=ProofSettings()))
+        await settle(60)
+        assert PROOF_ANNOTATION not in stage.api.node.annotations
 
 
 async def test_what_containers_have_is_written_once_for_those_that_start_together(clock: FakeClock) -> None:

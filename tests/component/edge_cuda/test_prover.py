@@ -2,18 +2,21 @@
 
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from nodeagent.edge.cuda.child import ProverChild
+from nodeagent.edge.cuda import child
+from nodeagent.edge.cuda.child import BackgroundProver, ProverChild
 from nodeagent.model.proof import ProofCheck, ProofPlan, ProofVerdict, ProverReadings, SpeedKind
 from nodeagent.rules.proof.judge import judge_readings
 from nodeagent.rules.proof.speeds import find_speeds
 from tests.fakes.cuda.driver import CRASHES, HANGS, FakeDriver, build_driver
 from tests.support.programs.compiled import compile_once
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the driver is C"),
@@ -186,3 +189,45 @@ async def test_a_prover_that_crashes_is_not_judged(tmp_path: Path) -> None:
     readings = await prove(tmp_path, fail={"cuLaunchKernel": f"{CRASHES}@3"})
     assert readings.stopped.endswith("was killed by SIGSEGV before it answered")
     assert judge_readings(readings, PLAN, {})[0].verdict is UNTESTED
+
+
+async def test_a_cancelled_proof_leaves_the_gpu_at_once(tmp_path: Path) -> None:
+    """Although the prover is within a call that never returns: no process of it is left when the caller goes on."""
+    fake = FakeDriver(tmp_path, memory=(ROOM,), proves=True, fail={"cuMemcpyDtoHAsync_v2": f"{HANGS}@6"})
+    prover = BackgroundProver(build_driver, fake.environ())
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(prover.prove, FIRST, PLAN)
+            await wait_until(lambda: has_memory(fake))
+            tasks.cancel_scope.cancel()
+    prover.close()
+    assert fake.read().used == {}
+
+
+def has_memory(fake: FakeDriver) -> bool:
+    """Whether the prover has come to its work; before its start there is no account."""
+    return (fake.path / "account").exists() and fake.read().sum_used() > 0
+
+
+async def test_a_background_proof_is_a_whole_one(tmp_path: Path) -> None:
+    fake = FakeDriver(tmp_path, memory=(ROOM,), proves=True)
+    prover = BackgroundProver(build_driver, fake.environ())
+    readings = await prover.prove(FIRST, PLAN)
+    prover.close()
+    assert {check.verdict for check in judge_readings(readings, PLAN, {})} == {PASSED}
+
+
+async def test_a_search_for_the_library_that_hangs_is_a_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang() -> Path:
+        opened.wait()
+        return tmp_path
+
+    opened = threading.Event()
+    monkeypatch.setattr(child, "_FIND_SECONDS", 0.05)
+    prover = BackgroundProver(hang, {})
+    readings = await prover.prove(FIRST, PLAN)
+    opened.set()
+    prover.close()
+    assert "look for the CUDA driver library" in readings.stopped

@@ -15,6 +15,7 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 from nodeagent.model.offering import Offering
+from nodeagent.model.proof import GIVEN_UP, GpuProofs, ProofVerdict
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.rules.ids import render_bus_id
 
@@ -211,6 +212,35 @@ def build_cordon_families(offering: Offering) -> tuple[Family, ...]:
                 ((("gpu", str(one.index)), ("UUID", str(one.gpu))), float(one.trial is not None))
                 for one in offering.doors
             ],
+        ),
+    )
+
+
+def build_proof_families(proofs: GpuProofs | None, inventory: Inventory | None) -> tuple[Family, ...]:
+    """The families about idle-time proofs; no series where no GPU is proven."""
+    told = proofs or GpuProofs()
+    gpus = inventory.gpus if inventory is not None else ()
+    known = [(gpu, told.gpus[gpu.uuid]) for gpu in gpus if gpu.uuid in told.gpus]
+    ends = (*ProofVerdict, GIVEN_UP) if proofs is not None else ()
+    return (
+        gauge(
+            "nodeagent_gpu_proven_timestamp_seconds",
+            "When the GPU last passed a proof while it was free, and the stage of that proof, Unix time.",
+            [
+                ((*_name(gpu), ("level", one.newest_pass[0].value)), one.newest_pass[1])
+                for gpu, one in known
+                if one.newest_pass is not None
+            ],
+        ),
+        gauge(
+            "nodeagent_gpu_proof_failed",
+            "1 for a GPU that failed its newest proof, 0 for any other GPU that was proven.",
+            [(_name(gpu), float(one.verdict is ProofVerdict.FAILED)) for gpu, one in known],
+        ),
+        counter(
+            "nodeagent_gpu_proofs_total",
+            "Proofs of free GPUs since the agent started, by verdict; those given up for a pod have none.",
+            [((("end", end),), told.counts.get(end, 0)) for end in ends],
         ),
     )
 

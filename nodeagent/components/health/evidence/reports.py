@@ -7,6 +7,7 @@ from nodeagent.components.health.evidence.findings import Finding, suspect, unhe
 from nodeagent.components.health.evidence.levels import judge_recovery_action
 from nodeagent.components.health.evidence.xids import DAY
 from nodeagent.model.health import ReturnRule
+from nodeagent.model.proof import PROOF_FAILED
 from nodeagent.model.remedies import Remedy
 
 LOOK_AT_ONCE: Final = frozenset({"watch_resumed", "double_bit_ecc", "recovery_action", "gpu_back", "bind"})
@@ -46,6 +47,11 @@ def _fatal_poison() -> Finding:
     return unhealthy("poison", "damaged data was found and not contained", Remedy.RESET_GPU, ReturnRule.RESET)
 
 
+def _proof_failed() -> Finding:
+    reason = "an idle-time proof found that the GPU works wrongly"
+    return unhealthy("proof-failed", reason, Remedy.RESET_GPU, ReturnRule.RESET)
+
+
 _FINDINGS: Final[dict[str, Callable[[], Finding]]] = {
     "gpu_lost": _lost,
     "unavailable": _lost,
@@ -54,4 +60,5 @@ _FINDINGS: Final[dict[str, Callable[[], Finding]]] = {
     "dram_retirement_failure": _retirement_failed,
     "non_fatal_poison": _poison,
     "fatal_poison": _fatal_poison,
+    PROOF_FAILED: _proof_failed,
 }

@@ -30,6 +30,7 @@ QUIET = frozenset(
         "CordonTable",
         "DeviceReadingTable",
         "DeviceTable",
+        "GpuProofs",
         "LabelState",
         "MigState",
         "MpsState",

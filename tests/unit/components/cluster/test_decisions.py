@@ -1,5 +1,6 @@
 """What the cluster is told of this node, and what its wishes mean."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from nodeagent.components.cluster.node_requests import (
     parse_taint,
     read_node_requests,
 )
-from nodeagent.components.cluster.status import NodeSight, decide_condition, decide_lost, is_hopeless, mark_lost
+from nodeagent.components.cluster.status import (
+    NodeSight,
+    decide_condition,
+    decide_lost,
+    is_hopeless,
+    mark_lost,
+    render_proofs,
+)
 from nodeagent.model.cluster import (
     MIG_CONFIG_LABEL,
     MIG_STATE_LABEL,
@@ -44,8 +52,10 @@ from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, PciAddress, ResourceName
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.plugin import AdvertisedResource, OfferSummary, PluginState
+from nodeagent.model.proof import GpuProofs
 from nodeagent.rules.ids import build_names
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.repairs import make_failed, make_passed
 
 READY = DriverState(phase=DriverPhase.READY)
 TWO = make_inventory([make_gpu(0), make_gpu(1)])
@@ -353,3 +363,13 @@ def test_a_node_that_does_without_gpus_is_no_node_whose_gpus_failed() -> None:
     """A taint that waits for GPUs goes."""
     condition = decide_condition(NodeSight(driver=DriverState(phase=DriverPhase.NO_HARDWARE, is_needed=False)))
     assert (condition.status, condition.reason) == ("True", "NoGPUsNeeded")
+
+
+def test_the_annotation_of_proofs_names_the_gpus_that_passed() -> None:
+    """The same proofs have the same text, whatever their order, so that nothing is written anew."""
+    passed = {gpu_uuid(1): make_passed(1e9), gpu_uuid(0): make_passed(1e9)}
+    text = render_proofs(GpuProofs(gpus=passed | {gpu_uuid(2): make_failed()}, proving=gpu_uuid(3)))
+    told = {"level": "quick", "proven": "2001-09-09T01:46:40Z"}
+    assert json.loads(text) == {gpu_uuid(0): told, gpu_uuid(1): told}
+    assert text == render_proofs(GpuProofs(gpus=dict(reversed(passed.items()))))
+    assert render_proofs(None) == render_proofs(GpuProofs(gpus={gpu_uuid(2): make_failed()})) == ""

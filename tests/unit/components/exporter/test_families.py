@@ -16,7 +16,12 @@ from nodeagent.components.exporter.families.admission import (
     build_repair_families,
     build_signal_families,
 )
-from nodeagent.components.exporter.families.gpus import build_cordon_families, build_mig_families, build_mps_families
+from nodeagent.components.exporter.families.gpus import (
+    build_cordon_families,
+    build_mig_families,
+    build_mps_families,
+    build_proof_families,
+)
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import PodConditionCounts, PodEventCounts, ReceiptCounts
 from nodeagent.model.cordons import Cordon, CordonSource
@@ -26,12 +31,13 @@ from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
+from nodeagent.model.proof import GIVEN_UP, GpuProofs, ProofVerdict
 from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
 from tests.support.fractions import make_offering
-from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
+from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
-from tests.support.repairs import make_session
+from tests.support.repairs import make_failed, make_passed, make_session
 from tests.support.texts.exposition import read_text
 from tests.unit.components.exporter.builders import find_value
 
@@ -227,3 +233,18 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
     }
     assert list(settled.samples) == [((), True)]
     assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 4
+
+
+def test_a_proven_gpu_has_the_time_and_a_failed_one_is_told_as_such() -> None:
+    """Of GPUs that the node has; without proofs there is no series."""
+    proofs = GpuProofs(
+        gpus={gpu_uuid(0): make_passed(1e9), gpu_uuid(1): make_failed(), gpu_uuid(9): make_passed()},
+        counts={GIVEN_UP: 2, ProofVerdict.PASSED: 1},
+    )
+    proven, failed, ended = build_proof_families(proofs, make_node(3))
+    first = {"gpu": "0", "UUID": gpu_uuid(0)}
+    assert [(dict(labels), value) for labels, value in proven.samples] == [(first | {"level": "quick"}, 1e9)]
+    assert [(dict(labels)["gpu"], value) for labels, value in failed.samples] == [("0", 0), ("1", 1)]
+    ends = {"passed": 1, "failed": 0, "could not test": 0, "given up": 2}
+    assert {dict(labels)["end"]: value for labels, value in ended.samples} == ends
+    assert [list(family.samples) for family in build_proof_families(None, None)] == [[]] * 3

@@ -6,6 +6,7 @@ from nodeagent.components.health.evidence.findings import find_hit
 from nodeagent.components.health.evidence.reports import judge_report
 from nodeagent.components.health.evidence.xids import Scope
 from nodeagent.model.health import Verdict
+from nodeagent.model.proof import PROOF_FAILED
 from tests.support.gpus import gpu_uuid, make_gpu, mig_uuid
 
 GPU = make_gpu(0, mig=["1g.10gb", "1g.10gb"])
@@ -42,6 +43,7 @@ def test_event_marks_exactly_what_it_hits(
         ("dram_retirement_failure", 0, ("dram-retirement-failed", Verdict.UNHEALTHY)),
         ("non_fatal_poison", 0, ("poison", Verdict.SUSPECT)),
         ("fatal_poison", 0, ("poison", Verdict.UNHEALTHY)),
+        (PROOF_FAILED, 0, ("proof-failed", Verdict.UNHEALTHY)),
         ("mig_layout", 0, None),
         ("gpu_back", 0, None),
         ("something_new", 0, None),

@@ -34,7 +34,9 @@ from nodeagent.model.gpu import Inventory, StoredGpu
 from nodeagent.model.health import DeviceHealth, HealthReport, Verdict
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Enforcement, FractionTable, GpuFraction, PreparedClaim, PreparedDevice
-from tests.support.gpus import MODEL, gpu_uuid, make_gpu, make_inventory, mig_uuid
+from nodeagent.model.proof import GpuProofs
+from tests.support.gpus import MODEL, gpu_uuid, make_gpu, make_inventory, make_node, mig_uuid
+from tests.support.repairs import make_failed, make_passed
 from tests.unit.rules.test_signals import make_fault, make_pod
 
 DOCS = Path(__file__).parents[4] / "docs" / "signals.md"
@@ -284,3 +286,12 @@ def test_a_file_of_another_version_counts_for_none() -> None:
     """Its keys may mean something else."""
     other = json.dumps({"version": 2, "gpus": [], "devices": [], "faults": []}).encode()
     assert (parse_gpus(other), parse_faults(other)) == ((), None)
+
+
+def test_the_file_of_the_devices_says_how_and_when_each_was_proven() -> None:
+    """Before the container got it; nothing where no proof was passed."""
+    proofs = GpuProofs(gpus={gpu_uuid(0): make_passed(1e9), gpu_uuid(1): make_failed()})
+    first, second, third = number_gpus(tuple(gpu_uuid(index) for index in range(3)), make_node(3), proofs)
+    assert (first.proof, first.proven) == ("quick", "2001-09-09T01:46:40.000Z")
+    assert (second.proof, third.proof) == ("", "")
+    assert b"proof" not in render_file(GpusFile(gpus=(second, third)))

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Fabric, FabricPhase, Gpu, GpuPair, PathKind
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.slices import Version
 from nodeagent.rules.claims.attributes import (
     DeviceFacts,
@@ -17,6 +18,7 @@ from nodeagent.rules.claims.attributes import (
 from nodeagent.rules.claims.naming import NamedDevice, list_devices
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_mig_devices
 from tests.support.mig import make_mig_gpu
+from tests.support.repairs import make_failed, make_passed
 
 NOWHERE = DeviceFacts()
 
@@ -141,3 +143,13 @@ def test_gpus_that_reach_one_another_over_nvlink_have_one_name() -> None:
         gpu_uuid(2): gpu_uuid(2),
         gpu_uuid(3): gpu_uuid(2),
     }
+
+
+def test_a_gpu_that_passed_a_proof_says_when_and_by_which_stage() -> None:
+    """A MIG device says nothing: the GPU was proven without MIG; a failed GPU says nothing either."""
+    proofs = GpuProofs(gpus={gpu_uuid(0): make_passed(1e9), gpu_uuid(1): make_failed()})
+    facts = learn_facts(NOWHERE, None, (), {}, proofs)
+    told = describe_attributes(whole(make_gpu(0)), facts)
+    assert (told["nodeagent.io/proofLevel"], told["nodeagent.io/provenAt"]) == ("quick", "2001-09-09T01:46:40Z")
+    others = (whole(make_gpu(1)), first_part(make_gpu(0, mig=["1g.10gb"])))
+    assert not any("proof" in name for one in others for name in describe_attributes(one, facts))

@@ -5,6 +5,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from nodeagent.config.sections.hardware import RepairsSettings
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.repairs import FaultSession, Outcome, Rung
 from nodeagent.model.values import Value
@@ -12,6 +15,7 @@ from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.repair.findings import Findings
 from nodeagent.rules.repair.outcomes import Reading
 from nodeagent.rules.repair.sessions import Moment, end_attempt
+from nodeagent.rules.repairers import describe_marks
 
 ACT, NO_CHANNEL = "act", "none"
 """The mode in which the agent acts, and the setting without a channel for a reboot."""
@@ -24,11 +28,13 @@ class Reach(Value, frozen=True):
 
     up_to: Rung = Rung.RESET
     reboot_by: str = NO_CHANNEL
+    left_to_others: tuple[str, ...] = ()
+    """Why the node is left to another program or a person, each reason a sentence."""
 
 
 def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach) -> tuple[str, ...]:
     """Why mode act leaves the rung of a session to somebody else; drains are not done yet, so holders have to go."""
-    return tuple(_refuse(session.rung, holders, reach))
+    return (*reach.left_to_others, *_refuse(session.rung, holders, reach))
 
 
 def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
@@ -40,6 +46,15 @@ def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
         yield f"no channel for a reboot is configured: `repairs.reboot_by` is {NO_CHANNEL}"
     if rung is Rung.DRAIN and holders:
         yield f"the GPUs are held by {', '.join(holders)}"
+
+
+def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: DriverState | None) -> Reach:
+    """How far the agent goes now: another repairer's mark, or a driver that a person has released, keeps it still."""
+    marks = describe_marks(node) if node is not None else ""
+    is_released = driver is not None and driver.phase is DriverPhase.RELEASED
+    released = "the driver is released: `nodeagent resume` takes the driver back" if is_released else ""
+    others = tuple(filter(None, (marks, released)))
+    return Reach(up_to=Rung(settings.up_to), reboot_by=settings.reboot_by, left_to_others=others)
 
 
 def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, moment: Moment) -> FaultSession:

@@ -5,14 +5,15 @@ Owns that exit code 0 is no success: the proof decides. A code or a text that is
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.repairs import KeptSettings, Outcome, Rung, ToolAnswer
 from nodeagent.model.values import Value
 
+S = TypeVar("S", bool, int)
+
 BAD_ARGUMENT: Final = 2
-ALL_ELSE: Final = 255
 _CODES: Final[Mapping[int, Outcome]] = {
     BAD_ARGUMENT: Outcome.STOPPED,
     4: Outcome.STOPPED,
@@ -26,8 +27,11 @@ _CODES: Final[Mapping[int, Outcome]] = {
     9: Outcome.STOPPED,
     12: Outcome.STOPPED,
     19: Outcome.IN_USE,
+    125: Outcome.STOPPED,
+    126: Outcome.STOPPED,
+    127: Outcome.STOPPED,
 }
-"""NVML's numbers, as `nvidia-smi` ends with them."""
+"""NVML's numbers, as `nvidia-smi` ends with them; from 125 on those of a program that could not be started."""
 _TEXTS: Final[tuple[tuple[str, Outcome], ...]] = (
     ("do not meet the reset criterion", Outcome.INCOMPLETE),
     ("in use by", Outcome.IN_USE),
@@ -38,6 +42,7 @@ _TEXTS: Final[tuple[tuple[str, Outcome], ...]] = (
     ("reboot the system", Outcome.FAILED),
 )
 """Pieces of texts of the code for all else, in lower case, the first that fits."""
+_NAMES: Final[Mapping[bool | None, str]] = {True: "on", False: "off"}
 _MISSING: Final = re.compile(r"append the following device indexes[^.]*\.(?P<indexes>[\s,\d]+)", re.IGNORECASE)
 
 
@@ -101,22 +106,18 @@ class PutBack(Value, frozen=True):
 def find_changed(kept: KeptSettings, gpu: Gpu) -> PutBack:
     """What differs from the settings before; a setting that cannot be read, before or now, is left alone."""
     power, persistence = gpu.power_limit_milliwatts, gpu.persistence_mode
-    now = {"MIG mode": gpu.mig and gpu.mig.enabled, "ECC": gpu.ecc_enabled}
+    now = {"MIG mode": None if gpu.mig is None else gpu.mig.enabled, "ECC": gpu.ecc_enabled}
     before = {"MIG mode": kept.mig_enabled, "ECC": kept.ecc_enabled}
     return PutBack(
         persistence_mode=_find_lost(kept.persistence_mode, persistence),
         power_limit_milliwatts=_find_lost(kept.power_limit_milliwatts, power),
         remarks=tuple(
-            f"{name} of GPU {kept.index} was {_name(before[name])} and is {_name(now[name])}"
+            f"{name} of GPU {kept.index} was {_NAMES[before[name]]} and is {_NAMES[now[name]]}"
             for name in now
             if _find_lost(before[name], now[name]) is not None
         ),
     )
 
 
-def _find_lost(before: int | None, now: int | None) -> int | None:
+def _find_lost(before: S | None, now: S | None) -> S | None:
     return before if now is not None and before != now else None
-
-
-def _name(setting: bool | None) -> str:
-    return "on" if setting else "off"

@@ -113,8 +113,6 @@ class Acting:
 
     async def _put_back(self, kept: Sequence[KeptSettings]) -> list[str]:
         """Set again what a reset took back; the remarks about what could not be set."""
-        if not kept:
-            return []
         try:
             gpus = {gpu.uuid: gpu for gpu in (await self._ports.gpus.read_inventory()).gpus}
         except DriverError as error:

@@ -32,9 +32,13 @@ class Reach(Value, frozen=True):
     """Why the node is left to another program or a person, each reason a sentence."""
 
 
-def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach) -> tuple[str, ...]:
+def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inventory: Inventory) -> tuple[str, ...]:
     """Why mode act leaves the rung of a session to somebody else; drains are not done yet, so holders have to go."""
-    return (*reach.left_to_others, *_refuse(session.rung, holders, reach))
+    # Another GPU may sit at the address of a GPU that is gone.
+    gone = [
+        f"GPU {gpu.index} is not listed by the driver" for gpu in session.gpus if inventory.find_gpu(gpu.uuid) is None
+    ]
+    return (*reach.left_to_others, *_refuse(session.rung, holders, reach), *(gone if session.rung.is_reset else ()))
 
 
 def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:

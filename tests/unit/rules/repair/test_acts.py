@@ -101,7 +101,14 @@ def test_a_reset_is_refused_for_its_peers_no_more_often_than_there_are_gpus(peer
 def test_what_mode_act_leaves_to_others(
     rung: Rung, reach: Reach, holders: tuple[str, ...], reasons: tuple[str, ...]
 ) -> None:
-    assert refuse_act(make_session(rung=rung), holders, reach) == reasons
+    assert refuse_act(make_session(rung=rung), holders, reach, NODE) == reasons
+
+
+def test_a_gpu_that_the_driver_does_not_list_is_not_reset() -> None:
+    """Another GPU may sit at its address; a reboot needs no address."""
+    gone, reach = make_session(index=7), Reach(up_to=Rung.REBOOT, reboot_by="command")
+    assert refuse_act(gone, (), reach, NODE) == ("GPU 7 is not listed by the driver",)
+    assert refuse_act(replace(gone, rung=Rung.REBOOT), (), reach, NODE) == ()
 
 
 def test_a_plan_of_mode_act_says_the_first_obstacle_or_that_it_is_about_to_act() -> None:

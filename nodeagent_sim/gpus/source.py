@@ -171,7 +171,7 @@ class SimulatedGpus:
         del is_bus
         self._describe_time()
         with anyio.move_on_after(timeout_seconds) as scope:
-            await self._wait_unhung("reset")
+            await self._wait_unhung("reset", is_agents=False)
         self._describe_time()
         if scope.cancelled_caught:
             return ToolAnswer(code=None, said=f"no end within {timeout_seconds:g} s")
@@ -257,8 +257,9 @@ class SimulatedGpus:
             raise DriverStuck(f"the call {call}", self._deadline_seconds)
         self._describe_time()
 
-    async def _wait_unhung(self, call: str) -> None:
-        while not self._released and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
+    async def _wait_unhung(self, call: str, *, is_agents: bool = True) -> None:
+        """Wait out a hang; a release ends the agent's own calls alone."""
+        while not (is_agents and self._released) and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
             with anyio.move_on_after(left):
                 await self._changed.wait()
 

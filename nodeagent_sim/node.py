@@ -48,6 +48,7 @@ def build_hardware(profile: str, live: LiveSettings, node_name: str, seed: int) 
         simulation=Simulation(gpus, partial(_build_part_files, gpus), partial(follow_journal, gpus)),
         extras=extras,
         partitioning=gpus,
+        tool=gpus,
     )
 
 

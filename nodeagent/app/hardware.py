@@ -17,8 +17,10 @@ from nodeagent.model.ports import (
     DeviceNodes,
     DriverFileSource,
     DriverProbe,
+    DriverTool,
     FaultInjector,
     GpuPartitioning,
+    GpuProver,
     GpuSource,
     ModuleLoader,
 )
@@ -71,6 +73,10 @@ class Hardware(Struct, frozen=True):
     extras: ExtraReadings = field(default_factory=ExtraReadings)
     partitioning: GpuPartitioning | None = None
     """Access for changes of GPUs; `None` where no component changes any."""
+    tool: DriverTool | None = None
+    """The driver's own program; `None` where there is none."""
+    prover: GpuProver | None = None
+    """What has GPUs compute; `None` where GPUs are made up."""
     vendor: Vendor = VENDOR
     driver_files: DriverFileSource | None = None
     """The driver's files for containers; `None` where they lie on the host as NVIDIA's driver installs them."""

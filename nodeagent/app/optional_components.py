@@ -183,10 +183,10 @@ class OptionalComponents:
 
     def _repair_specs(self) -> tuple[ComponentSpec, ...]:
         # Loaded here, before any component starts, and not at all on the nodes without repairs, which are most.
-        from nodeagent.components.repairs.component import Repairs  # noqa: PLC0415
+        from nodeagent.app.wiring.repairs import build_repairs  # noqa: PLC0415
 
         sessions = RepairSessions(self._kubelet.journal, self._services.clock)
-        build = partial(Repairs, *self._services, sessions)
+        build = partial(build_repairs, self._services, self._hardware, sessions)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
 

@@ -194,6 +194,11 @@ def _shim(settings: Settings) -> Iterator[Breach]:
         yield "runtime.shim", "what it looks up is made with the CDI specifications; set cdi.enabled: true too"
 
 
+def _reboot_command(settings: Settings) -> Iterator[Breach]:
+    if settings.repairs.reboot_by == "command" and not settings.repairs.reboot_command:
+        yield "repairs.reboot_command", "repairs.reboot_by: command has no command to run; name one"
+
+
 _NAMES_OF_CLAIM_SOCKETS: Final = ("driver", "plugins_dir", "registry_dir", "instance")
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
@@ -215,6 +220,7 @@ RULES: Final = (
     Rule(("fractions.enabled", "cdi.enabled"), _fractions),
     Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
+    Rule(("repairs.reboot_by", "repairs.reboot_command"), _reboot_command),
     Rule(("containers", "cdi.enabled"), judge_containers),
     Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix", "cdi.enabled"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),

@@ -54,11 +54,13 @@ class Outcome(StrEnum):
     """The answer named what only service mends: a power cable, the InfoROM."""
     STOPPED = "stopped"
     """The agent's own fault, such as a missing permission; it does not count as an attempt."""
+    INCOMPLETE = "incomplete"
+    """Refused because further GPUs must be reset together with these; it does not count as an attempt."""
 
     @property
     def counts(self) -> bool:
         """Whether an attempt with this end uses up its rung and the guard."""
-        return self not in {Outcome.IN_USE, Outcome.STOPPED}
+        return self not in {Outcome.IN_USE, Outcome.STOPPED, Outcome.INCOMPLETE}
 
 
 class Ending(StrEnum):
@@ -96,6 +98,32 @@ class Evidence(Value, frozen=True):
     """Whether the newest poll found the fault, whatever the time of its first report."""
 
 
+class ToolAnswer(Value, frozen=True):
+    """How a command of a repair ended."""
+
+    code: int | None
+    """The exit code; `None` for a command that could not be started, or had no end within its deadline."""
+    said: str = ""
+    """What the command wrote, or why it has no exit code."""
+
+    def describe(self) -> str:
+        """The end in words."""
+        said = " ".join(self.said.split())
+        return said if self.code is None else f"exit code {self.code}: {said or 'no text'}"
+
+
+class KeptSettings(Value, frozen=True):
+    """The settings of a GPU before a reset, to be put back; `None` for what could not be read."""
+
+    gpu: GpuUuid
+    address: PciAddress
+    index: int
+    persistence_mode: bool | None = None
+    power_limit_milliwatts: int | None = None
+    mig_enabled: bool | None = None
+    ecc_enabled: bool | None = None
+
+
 class Attempt(Value, frozen=True):
     """An attempt at a repair; written without an outcome before the act, as its intent."""
 
@@ -110,6 +138,8 @@ class Attempt(Value, frozen=True):
     detail: str = ""
     is_own: bool = True
     """False for a reboot of the node that the agent has not requested."""
+    kept: tuple[KeptSettings, ...] = ()
+    """What a reset puts back, in the intent so that the next agent can do it."""
 
     @property
     def is_open(self) -> bool:

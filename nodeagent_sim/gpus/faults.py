@@ -14,18 +14,21 @@ from nodeagent.model.errors import FaultUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.mig import WriteKind
 from nodeagent.model.ports import GpuEvent
+from nodeagent.model.repairs import ToolAnswer
 from nodeagent_sim.gpus.gpu_state import GpuFaults, GpuState
 from nodeagent_sim.gpus.sample import knows_recovery_action
 from nodeagent_sim.gpus.world import World
 from nodeagent_sim.gpus.xid_effects import RECOVERY_NONE, XID_EFFECTS, XidEffect
 
-CALLS = ("evidence", "inventory", "sample", "partition")
+CALLS = ("evidence", "inventory", "sample", "partition", "reset")
 """Calls that can hang; `all` means every call."""
 FOR_EVER = math.inf
 FILLER = frozenset({"on", "gpu", "for", "to"})
 """Words for reading only, without meaning: `xid 79 on gpu 3`."""
 XID_RECOVERY_ACTION_CHANGED = 154
 XID_MAX = 10_000
+SMI_LOST, SMI_ELSE = 15, 255
+"""Exit codes of nvidia-smi: the GPU is lost, and all else."""
 SECONDS_MAX = 1e6
 COUNT_MAX = 10**9
 PERCENT_OVER, PERCENT_MAX = 150, 1000
@@ -146,6 +149,18 @@ def _reset(world: World, words: list[str]) -> Outcome:
     events = _change_recovery(world, gpu, RECOVERY_NONE)
     gpu.reset()
     return Outcome(f"reset GPU {gpu.seat.index}: its jobs ended, volatile counters are at 0", events)
+
+
+def reset_gpus(world: World, gpus: Sequence[GpuState]) -> tuple[ToolAnswer, tuple[GpuEvent, ...]]:
+    """Reset GPUs together, and answer as nvidia-smi does: a lost or a used GPU keeps all from a reset."""
+    if any(gpu.faults.lost or gpu.faults.unplugged for gpu in gpus):
+        return ToolAnswer(code=SMI_LOST, said="Unable to determine the device handle for GPU: GPU is lost."), ()
+    if any(worker.pid for gpu in gpus for worker in gpu.workers):
+        return ToolAnswer(code=SMI_ELSE, said="In use by another client"), ()
+    events = tuple(event for gpu in gpus for event in _change_recovery(world, gpu, RECOVERY_NONE))
+    for gpu in gpus:
+        gpu.reset()
+    return ToolAnswer(code=0, said="All done."), events
 
 
 def _ecc(world: World, words: list[str]) -> Outcome:
@@ -372,7 +387,7 @@ FAULTS: dict[str, Fault] = {
     "no-library": Fault("no-library POD", 1, 1, _no_library),
     "unplug": Fault("unplug GPU", 1, 1, _unplug),
     "plug": Fault("plug GPU", 1, 1, _plug),
-    "hang": Fault("hang evidence|inventory|sample|partition|all [SECONDS|forever]", 1, 2, _hang),
+    "hang": Fault("hang evidence|inventory|sample|partition|reset|all [SECONDS|forever]", 1, 2, _hang),
     "slow": Fault("slow SECONDS", 1, 1, _slow),
     "driver": Fault("driver gone|back|mismatch [VERSION]", 1, 2, _driver),
     "fabric": Fault("fabric pending|ready", 1, 1, _fabric),

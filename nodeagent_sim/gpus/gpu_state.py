@@ -88,6 +88,7 @@ class GpuState:
     """GPU instances by id, also instances without a MIG device."""
     layout_number: int = 0
     compute_mode: ComputeMode = ComputeMode.DEFAULT
+    persistence_mode: bool = True
     time_slice: int = 0
     """The driver's number of the time slice; 0 is the driver's default."""
     faults: GpuFaults = field(default_factory=GpuFaults)

@@ -131,7 +131,7 @@ def _render_gpu(world: World, gpu: GpuState, index: int) -> Gpu:
         vbios_version=model.vbios_version,
         multiprocessor_count=model.multiprocessors,
         power_limit_milliwatts=model.power.limit_watts * 1000,
-        persistence_mode=True,
+        persistence_mode=gpu.persistence_mode,
         ecc_enabled=True,
         inforom_valid=True,
         addressing_mode=world.profile.addressing_mode,

@@ -16,12 +16,13 @@ from nodeagent.model.driver import DriverEvidence
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
-from nodeagent.model.ids import GpuUuid
+from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.mig import NEWEST, GpuPartitions, Write, WriteKind
 from nodeagent.model.ports import GpuEvent, PartitionSession, ProcessPlace
+from nodeagent.model.repairs import ToolAnswer
 from nodeagent.model.telemetry import NodeSample
 from nodeagent_sim.gpus.containers import FractionWork
-from nodeagent_sim.gpus.faults import apply_fault, list_faults
+from nodeagent_sim.gpus.faults import apply_fault, list_faults, reset_gpus
 from nodeagent_sim.gpus.partitions import apply_write, read_partitions
 from nodeagent_sim.gpus.profile import Profile
 from nodeagent_sim.gpus.readout import render_evidence, render_readout
@@ -163,6 +164,34 @@ class SimulatedGpus:
         await self._ask("partition", "set the time slice")
         self._world.find_gpu(gpu).time_slice = number
 
+    # DriverTool
+
+    async def reset(self, addresses: Sequence[PciAddress], *, is_bus: bool, timeout_seconds: float) -> ToolAnswer:
+        """Reset simulated GPUs, function and bus alike; refused as by nvidia-smi."""
+        del is_bus
+        self._describe_time()
+        with anyio.move_on_after(timeout_seconds) as scope:
+            await self._wait_unhung("reset", is_agents=False)
+        self._describe_time()
+        if scope.cancelled_caught:
+            return ToolAnswer(code=None, said=f"no end within {timeout_seconds:g} s")
+        answer, events = reset_gpus(self._world, [self._world.find_gpu(one) for one in addresses])
+        for event in events:
+            self._report(event)
+        self._wake()
+        return answer
+
+    async def set_persistence(self, address: PciAddress, *, is_on: bool) -> ToolAnswer:
+        """Set the persistence mode of a simulated GPU."""
+        await anyio.lowlevel.checkpoint()
+        self._world.find_gpu(address).persistence_mode = is_on
+        return ToolAnswer(code=0)
+
+    async def set_power_limit(self, address: PciAddress, milliwatts: int) -> ToolAnswer:
+        """Set nothing: a simulated GPU keeps its power limit over a reset."""
+        await anyio.lowlevel.checkpoint()
+        return ToolAnswer(code=0, said=f"the power limit of {address} stays; {milliwatts} mW were asked for")
+
     # FaultInjector
 
     @property
@@ -228,8 +257,9 @@ class SimulatedGpus:
             raise DriverStuck(f"the call {call}", self._deadline_seconds)
         self._describe_time()
 
-    async def _wait_unhung(self, call: str) -> None:
-        while not self._released and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
+    async def _wait_unhung(self, call: str, *, is_agents: bool = True) -> None:
+        """Wait out a hang; a release ends the agent's own calls alone."""
+        while not (is_agents and self._released) and (left := self._world.find_hang_end(call) - self._read_time()) > 0:
             with anyio.move_on_after(left):
                 await self._changed.wait()
 

@@ -57,6 +57,7 @@ from nodeagent.edge.host.machine.kmsg import KernelLog
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.events import GpuCleared, GpuEventReported, XidReported
+from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.orders import CLEAR_GPU, ClearCommand
@@ -238,6 +239,8 @@ class Health:
                 self._judge.note_finding(event.gpu, finding, self._now())
             elif event.kind == "gpu_back":
                 self._judge.note_back(event.gpu)
+            elif event.kind == GPU_RESET:
+                self._judge.note_own_reset(event.gpu)
             self._polls.is_asked = self._polls.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)

@@ -288,6 +288,12 @@ def note_reset(record: GpuRecord) -> GpuRecord:
     return replace(record, faults=tuple(replace(fault, reset_seen=True) for fault in record.faults))
 
 
+def note_own_reset(record: GpuRecord) -> GpuRecord:
+    """The agent has reset the GPU: faults that a reset mends may be over, after clean polls from now on."""
+    faults = tuple(replace(fault, reset_seen=True, clean_looks=0, none_looks=0) for fault in record.faults)
+    return replace(record, faults=faults)
+
+
 def note_power_cycle(record: GpuRecord) -> GpuRecord:
     """The machine was booted, or the card was gone from the bus."""
     faults = tuple(replace(fault, power_cycle_seen=True, is_present=False, clean_looks=0) for fault in record.faults)

@@ -17,6 +17,7 @@ from nodeagent.components.health.decide import (
     forget_devices,
     note_driver_down,
     note_finding,
+    note_own_reset,
     note_poll,
     note_power_cycle,
     note_reset,
@@ -183,6 +184,12 @@ class Judge:
         gpu = self._inventory.find_gpu(uuid)
         if gpu is not None:
             self._records[gpu.uuid] = note_power_cycle(self.find_record(gpu.uuid))
+
+    def note_own_reset(self, uuid: str) -> None:
+        """Take the report that the agent has reset a GPU."""
+        gpu = self._inventory.find_gpu(uuid)
+        if gpu is not None:
+            self._records[gpu.uuid] = note_own_reset(self.find_record(gpu.uuid))
 
     def note_switch_error(
         self, number: int, now: Moment, limits: HealthLimits, *, is_fatal: bool, is_old: bool

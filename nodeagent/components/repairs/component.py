@@ -1,16 +1,18 @@
-"""Keeps the fault sessions of this node in the journal, and says of each what would be done; it does nothing to a GPU.
+"""Keeps the fault sessions of this node in the journal, says of each what would be done, and in mode act has it done.
 
-Owns the state `RepairState` and the conditions about repairs.
-Refuses to decide: `rules/repair` says what opens, raises and closes a session. Refuses to ask the API server or a GPU
-for anything.
+Owns the state `RepairState`, the conditions about repairs, and the order of writing before acting: the intent of an act
+is durable before the act begins. Refuses to decide: `rules/repair` says what opens, raises and closes a session.
+Refuses to wait for an act: `acting_task.py` carries acts out, and this component follows the verdicts meanwhile.
 """
 
 from collections import Counter
 from typing import Final
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
+from msgspec.structs import replace
 
+from nodeagent.components.repairs.acting_task import Acting, ActPorts
 from nodeagent.components.repairs.steps import describe_steps
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -21,23 +23,29 @@ from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import JournalUnavailable
-from nodeagent.model.events import RepairStepped
+from nodeagent.model.events import GpuEventReported, RepairStepped
+from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import Ending, FaultSession, RepairState
+from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.repair.acts import PROOF_SECONDS, judge_proof, read_reach, take_reading
 from nodeagent.rules.repair.findings import Findings, read_findings
+from nodeagent.rules.repair.outcomes import Reading, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
-from nodeagent.rules.repair.sessions import Moment, resume_session, take_findings
+from nodeagent.rules.repair.sessions import Moment, begin_attempt, resume_session, take_findings
 from nodeagent.rules.repair.settling import Settling, note_poll
 from nodeagent.rules.signals import list_holds
 
 RETRY_SECONDS: Final = 5.0
 """Until another try with a journal that cannot be read or written."""
+MARGIN_SECONDS: Final = 300.0
+"""Of an intent's deadline, beside the reset and its proof: for the settings before and after."""
 PLANNED, UNSETTLED = "repair-planned", "findings-unsettled"
 
 
@@ -47,12 +55,23 @@ class Repairs:
     name = "repairs"
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, journal: RepairJournal
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        journal: RepairJournal,
+        ports: ActPorts | None = None,
     ) -> None:
+        """`ports` are there in mode act alone."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal = journal
         self._mode = live.now.repairs.mode
         self._waker = Waker()
+        self._acting = Acting(ports, clock, self._note_act) if ports is not None else None
+        self._tasks: TaskGroup | None = None
+        self._owed: tuple[KeptSettings, ...] = ()
+        """Settings that the agent before did not live to put back."""
         self._is_resumed = False
         self._opened, self._closed = 0, Counter[Ending]()
         self._log = get_logger(component=self.name)
@@ -62,10 +81,10 @@ class Repairs:
         now = self._clock.monotonic()
         self._settling = Settling(since_seconds=now, polls_first=self._live.now.health.clean_polls)
         self._polled_at = now
-        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims)
+        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims, ClusterNode)
         states = self._bus.watch_all(*watched, client=self.name)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._waker.follow, states, name="repairs states")
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._waker.follow, states, name="repairs states")
             self._publish(await self._bring())
             task_status.started()
             while True:
@@ -78,7 +97,8 @@ class Repairs:
         if not self._settling.is_settled:
             due = self._polled_at + self._live.now.health.poll_seconds
             return max(0.0, due - self._clock.monotonic())
-        return RETRY_SECONDS if self._is_late else None
+        is_proving = self._acting is not None and self._acting.reading is not None
+        return RETRY_SECONDS if self._is_late or is_proving else None
 
     async def _bring(self) -> Findings:
         """Bring the sessions to the newest findings, each change durable before it is published."""
@@ -88,6 +108,8 @@ class Repairs:
             await self._resume()
             self._poll(findings)
             await self._take(findings)
+            await self._follow_act(findings)
+            await self._begin_act()
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("repair_session_not_kept", reason=str(error))
@@ -114,6 +136,7 @@ class Repairs:
             resumed = resume_session(session, self._moment)
             if resumed != session:
                 await self._keep(resumed, session)
+                self._owed += () if session.under_way is None else session.under_way.kept
         self._is_resumed = True
 
     def _poll(self, findings: Findings) -> None:
@@ -126,31 +149,102 @@ class Repairs:
 
     async def _take(self, findings: Findings) -> None:
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
-        if not (self._is_resumed and self._settling.is_settled) or sessions is None or inventory is None:
+        if not self._is_settled or sessions is None or inventory is None:
             return
         for session in take_findings(sessions, findings, inventory, self._moment):
             await self._keep(session, sessions.get(session.number))
 
-    async def _keep(self, session: FaultSession, before: FaultSession | None) -> None:
+    def _note_act(self, session: FaultSession, reading: Reading) -> None:
+        """An act has ended; the verdicts wait for a reset that the driver does not report by itself."""
+        attempt = session.under_way
+        if reading.outcome is None and attempt is not None and attempt.rung.is_reset:
+            for gpu in session.gpus:
+                self._bus.publish_fact(GpuEventReported(gpu=gpu.uuid, kind=GPU_RESET), source=self.name)
+        self._waker.wake()
+
+    async def _follow_act(self, findings: Findings) -> None:
+        """Write what an act came to, once its end and its proof are known."""
+        acting, sessions, inventory = self._acting, self._journal.sessions() or {}, self._bus.read(Inventory)
+        if acting is None or acting.reading is None or inventory is None:
+            return
+        session, reading = sessions.get(acting.session), acting.reading
+        if session is None or session.under_way is None:
+            acting.clear()
+            return
+        if reading.outcome is None and session.under_way.rung is Rung.REBOOT:
+            # The next boot has the proof.
+            acting.clear()
+            return
+        if reading.outcome is None:
+            reading = self._judge_proof(session, findings, acting)
+        ended = take_reading(session, reading, inventory, self._moment)
+        if ended != session:
+            await self._keep(ended, session)
+            acting.clear()
+
+    def _judge_proof(self, session: FaultSession, findings: Findings, acting: Acting) -> Reading:
+        health, waited = self._live.now.health, self._clock.monotonic() - acting.ended_at
+        polls_seconds = health.clean_polls * health.poll_seconds
+        if waited < polls_seconds:
+            return Reading(outcome=None)
+        is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
+        return judge_proof(session, findings, waited, polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
+
+    async def _begin_act(self) -> None:
+        """Begin the act of the session that nothing keeps back, after its intent is durable."""
+        acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
+        if acting is None or acting.session or self._tasks is None or inventory is None or not self._is_settled:
+            return
+        if self._owed:
+            self._tasks.start_soon(acting.restore, self._owed, name="repairs settings")
+            self._owed = ()
+        plan = next((one for one in self._plan() if not one.obstacles), None)
+        sessions = self._journal.sessions() or {}
+        if plan is None or (session := sessions.get(plan.session)) is None:
+            return
+        moment = self._moment
+        lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS
+        deadline = moment.now_seconds + lasts + MARGIN_SECONDS
+        begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
+        kept = keep_settings(gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus) if plan.rung.is_reset else ()
+        attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
+        written = await self._keep(replace(begun, attempts=attempts), session)
+        acting.session = written.number
+        self._tasks.start_soon(acting.carry_out, written, settings.reset_seconds, name="repairs act")
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._is_resumed and self._settling.is_settled
+
+    async def _keep(self, session: FaultSession, before: FaultSession | None) -> FaultSession:
         kept = await self._journal.keep_session(session)
         self._opened += before is None
         if kept.ending is not None:
             self._closed[kept.ending] += 1
         cause = self._bus.latest(HealthReport)
         gpus = tuple(gpu.uuid for gpu in kept.gpus)
+        why = f"mode is {self._mode}" if self._acting is None else f"mode is {self._mode}, for {kept.cause}"
         for step in describe_steps(kept, before):
-            with noting("repair", f"session {kept.number}", step, f"mode is {self._mode}"):
+            with noting("repair", f"session {kept.number}", step, why):
                 fact = RepairStepped(session=kept.number, gpus=gpus, rung=kept.rung, step=step)
                 self._bus.publish_fact(fact, source=self.name, cause=cause)
             self._log.info("repair_session_stepped", session=kept.number, step=step, rung=kept.rung)
+        return kept
+
+    def _plan(self) -> tuple[SessionPlan, ...]:
+        read, settings = self._bus.read, self._live.now.repairs
+        inventory = read(Inventory) or Inventory(generation=0)
+        holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
+        reach = read_reach(settings, read(ClusterNode), read(DriverState))
+        sessions = tuple((self._journal.sessions() or {}).values())
+        return plan_sessions(sessions, inventory, holds, self._moment, self._mode, reach)
 
     def _publish(self, findings: Findings) -> None:
         read, unsettled = self._bus.read, self._settling.describe()
         known = sorted((self._journal.sessions() or {}).values(), key=lambda one: (not one.is_open, -one.number))
         inventory = read(Inventory) or Inventory(generation=0)
         report = read(HealthReport) or HealthReport(generation=0)
-        holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
-        plans = plan_sessions(known, inventory, holds, self._moment, self._mode)
+        plans = self._plan()
         state = RepairState(
             mode=self._mode,
             unsettled=unsettled,

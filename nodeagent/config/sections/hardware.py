@@ -245,11 +245,45 @@ class HealthSettings(HealthLimits):
 class RepairsSettings(Section):
     """Repairs of GPUs with a fault that a reset, a reboot or service mends."""
 
-    mode: Literal["off", "observe"] = knob(
-        OneOf(("off", "observe")),
+    mode: Literal["off", "observe", "act"] = knob(
+        OneOf(("off", "observe", "act")),
         "off",
-        "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it",
+        "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it, act"
+        " to do it up to the rung of `up_to`",
         "whoever switches repairs on knows the node's pods; the agent does not",
+    )
+    up_to: Literal["drain", "reset", "bus_reset", "reboot"] = knob(
+        OneOf(("drain", "reset", "bus_reset", "reboot")),
+        "reset",
+        "the highest rung of the ladder that mode act takes by itself",
+        "a reset hits the faulty GPU alone, a reboot every pod of the node",
+    )
+    reset_seconds: float = knob(
+        Number(1, 3600),
+        300.0,
+        "how long a reset may take before its process is abandoned and the attempt has failed",
+        "a reset takes seconds; a driver that hangs may take minutes",
+        reload=True,
+    )
+    reboot_by: Literal["none", "command", "reboot_required_file"] = knob(
+        OneOf(("none", "command", "reboot_required_file")),
+        "none",
+        "how a reboot of the node is requested: by `reboot_command`, or by the file /var/run/reboot-required on the"
+        " host, on which Kured acts",
+        "the agent does not reboot a node by itself",
+    )
+    reboot_command: tuple[str, ...] = knob(
+        ListOf(Text("a word of a command", r".+", 1024), distinct=False),
+        (),
+        "the command that requests a reboot, for `reboot_by: command`",
+        "no command fits every node",
+    )
+    reboot_seconds: float = knob(
+        Number(60, 604800),
+        3600.0,
+        "how long a requested reboot may take to come before the attempt has failed",
+        "a node is drained first, and a bare machine takes half an hour to boot",
+        reload=True,
     )
 
 

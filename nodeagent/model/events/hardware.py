@@ -1,5 +1,7 @@
 """Events of GPUs and their driver."""
 
+from typing import Final
+
 from nodeagent.model.driver import DriverPhase
 from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
@@ -38,6 +40,10 @@ class GpuFaultReported(Value, frozen=True):
     """The driver's own word on a fault of a switch."""
 
 
+GPU_RESET: Final = "gpu_reset"
+"""The kind of report about a GPU that the agent has reset."""
+
+
 class GpuEventReported(Value, frozen=True):
     """The driver reported something other than an XID, or its reports are received again."""
 
@@ -45,8 +51,8 @@ class GpuEventReported(Value, frozen=True):
     kind: str
     """The driver's own word: `double_bit_ecc`, `single_bit_ecc_storm`, `dram_retirement`, `dram_retirement_failure`,
     `non_fatal_poison`, `fatal_poison`, `mig_layout`, `recovery_action`, `unavailable`; and `watch_resumed`, after which
-    other events may have been missed. The agent itself reports `proof_failed`. The simulation also reports `gpu_lost`,
-    `gpu_back` after a power cycle, `bind` and `unbind`."""
+    other events may have been missed. The agent itself reports `proof_failed`, and `gpu_reset` after a reset for a
+    repair. The simulation also reports `gpu_lost`, `gpu_back` after a power cycle, `bind` and `unbind`."""
     data: int = 0
     """The event's data: of `recovery_action` the action, the driver's field 230."""
 

@@ -23,6 +23,7 @@ from nodeagent.model.ports.containers import (
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
     DriverProbe,
+    DriverTool,
     FaultInjector,
     GpuAccess,
     GpuEvent,
@@ -75,6 +76,7 @@ __all__ = [
     "DevicePlugin",
     "DriverFileSource",
     "DriverProbe",
+    "DriverTool",
     "FaultInjector",
     "FractionFolders",
     "FractionJournal",

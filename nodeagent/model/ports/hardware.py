@@ -7,8 +7,10 @@ from typing import NamedTuple, Protocol
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
+from nodeagent.model.ids import PciAddress
 from nodeagent.model.mig import GpuPartitions, Write
 from nodeagent.model.proof import ProofPlan, ProverReadings
+from nodeagent.model.repairs import ToolAnswer
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.model.values import Value
 
@@ -113,6 +115,30 @@ class GpuPartitioning(Protocol):
 
     def begin(self) -> AbstractAsyncContextManager[PartitionSession]:
         """A session for a single change, at the price of a process."""
+        ...
+
+
+class DriverTool(Protocol):
+    """The driver's own program; each call is bounded in time and raises nothing, as an act may end in any way."""
+
+    async def reset(self, addresses: Sequence[PciAddress], *, is_bus: bool, timeout_seconds: float) -> ToolAnswer:
+        """Reset GPUs together, their functions or their bus; no process may have one of the GPUs."""
+        ...
+
+    async def set_persistence(self, address: PciAddress, *, is_on: bool) -> ToolAnswer:
+        """Set the persistence mode of a GPU."""
+        ...
+
+    async def set_power_limit(self, address: PciAddress, milliwatts: int) -> ToolAnswer:
+        """Set the power limit of a GPU."""
+        ...
+
+
+class GpuProver(Protocol):
+    """Has a GPU compute, in a process that is gone afterwards."""
+
+    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
+        """What was read, also of a process that hung or died."""
         ...
 
 

@@ -7,6 +7,7 @@ from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.repairs import FaultSession, Rung, SessionGpu, SessionPlan
+from nodeagent.rules.repair.acts import ACT, Reach, refuse_act
 from nodeagent.rules.repair.domains import find_domain, list_pods
 from nodeagent.rules.repair.findings import Findings
 from nodeagent.rules.repair.sessions import Moment, find_obstacles
@@ -23,11 +24,20 @@ _ACTS: Final[Mapping[Rung, str]] = {
 
 
 def plan_sessions(
-    sessions: Sequence[FaultSession], inventory: Inventory, holds: Iterable[Hold], moment: Moment, mode: str
+    sessions: Sequence[FaultSession],
+    inventory: Inventory,
+    holds: Iterable[Hold],
+    moment: Moment,
+    mode: str,
+    reach: Reach | None = None,
 ) -> tuple[SessionPlan, ...]:
-    """The plan of each open session."""
+    """The plan of each open session; `reach` is how far mode act goes."""
     held = tuple(holds)
-    return tuple(_plan(session, sessions, inventory, held, moment, mode) for session in sessions if session.is_open)
+    return tuple(
+        _plan(session, sessions, inventory, held, moment, mode, reach or Reach())
+        for session in sessions
+        if session.is_open
+    )
 
 
 def _plan(
@@ -37,18 +47,27 @@ def _plan(
     holds: Sequence[Hold],
     moment: Moment,
     mode: str,
+    reach: Reach,
 ) -> SessionPlan:
     domain = find_domain(session, session.rung, inventory)
     pods = list_pods(domain, inventory, holds)
     act = _ACTS[session.rung].format(gpus=name_gpus(session.gpus, inventory))
+    ours = refuse_act(session, pods, reach, inventory) if mode == ACT else (f"mode is {mode}",)
+    obstacles = (*ours, *find_obstacles(session, sessions, inventory, moment, holders=pods))
     return SessionPlan(
         session=session.number,
         rung=session.rung,
         gpus=tuple(gpu.uuid for gpu in domain),
         pods=pods,
-        sentence=f"would {act}; mode is {mode}",
-        obstacles=(f"mode is {mode}", *find_obstacles(session, sessions, inventory, moment, holders=pods)),
+        sentence=_word(act, session, obstacles),
+        obstacles=obstacles,
     )
+
+
+def _word(act: str, session: FaultSession, obstacles: Sequence[str]) -> str:
+    if session.under_way is not None and session.under_way.is_own:
+        return f"{act}: the attempt is under way"
+    return f"would {act}; {obstacles[0]}" if obstacles else f"about to {act}"
 
 
 def name_gpus(gpus: Iterable[SessionGpu], inventory: Inventory) -> str:

@@ -9,8 +9,10 @@ from nodeagent.components.health.component import REWRITE_SECONDS, Health
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.events import GpuCleared, VerdictChanged, XidReported
+from nodeagent.model.events import GpuCleared, GpuEventReported, VerdictChanged, XidReported
+from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.health import HealthReport, Verdict
+from nodeagent.model.ids import GpuUuid
 from tests.component.health.health_node import HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN, Node, WatchedStore
 from tests.support.gpus import make_gpu, make_inventory
 
@@ -305,3 +307,15 @@ async def test_devices_may_be_known_before_the_driver_is_judged(tmp_path: Path) 
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert [device.verdict for device in node.report.devices] == [UNKNOWN]
         tasks.cancel_scope.cancel()
+
+
+async def test_a_reset_by_the_agent_lets_a_gpu_return(tmp_path: Path) -> None:
+    """An old driver does not say that a reset is no longer needed; the report of a GPU that is gone is ignored."""
+    async with Node(tmp_path, "t4").running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        node.bus.publish_fact(XidReported(gpu=node.device(0).gpu, xid=119), source="test")
+        await node.wait_verdict(0, UNHEALTHY)
+        await node.break_it("reset", "0")
+        for uuid in ("GPU-gone", node.device(0).gpu):
+            node.bus.publish_fact(GpuEventReported(gpu=GpuUuid(uuid), kind=GPU_RESET), source="test")
+        await node.wait_verdict(0, HEALTHY)

@@ -26,12 +26,12 @@ SLOW = ("--set", "health.poll_seconds=60")
 """Before its second poll an agent closes no session."""
 
 
-def words(directory: Path, boot: str, rhythm: tuple[str, ...] = FAST) -> tuple[str, ...]:
+def words(directory: Path, boot: str, rhythm: tuple[str, ...] = FAST, *, mode: str = "observe") -> tuple[str, ...]:
     """An agent of made-up GPUs on a host whose kernel names this boot."""
     place = directory / "proc" / "sys" / "kernel" / "random"
     place.mkdir(parents=True, exist_ok=True)
     (place / "boot_id").write_text(f"{boot}\n")
-    sets = {"gpus.source": "simulated:dgx-h100", "repairs.mode": "observe", "node.proc_dir": directory / "proc"}
+    sets = {"gpus.source": "simulated:dgx-h100", "repairs.mode": mode, "node.proc_dir": directory / "proc"}
     return (*rhythm, *(word for key, value in sets.items() for word in ("--set", f"{key}={value}")))
 
 
@@ -94,3 +94,15 @@ def test_off_nothing_of_repairs_is_loaded() -> None:
         "nodeagent.components.allocations.repair_journal_task",
     }
     assert set(json.loads(shown.replace("'", '"'))) == allowed
+
+
+def test_a_gpu_that_needs_a_reset_is_reset_and_proven(short_dir: Path) -> None:
+    """The agent lets go of the driver, resets the GPU, and closes the session once the polls find the GPU well."""
+    with running_agent(short_dir, *words(short_dir, "one", mode="act")) as agent:
+        wait_sessions(agent, lambda state: state["mode"] == "act" and not state["unsettled"])
+        agent.inject("xid", "119", "3")
+        (session,) = wait_sessions(agent, lambda state: [one["ending"] for one in state["sessions"]] == ["repaired"])
+        (attempt,) = session["attempts"]
+        assert (attempt["rung"], attempt["outcome"], attempt["is_own"]) == ("reset", "proven", True)
+        assert session["closed_seconds"] - attempt["began_seconds"] < 10
+        agent.wait_for("/api/v1/events", "reset under way")

@@ -13,6 +13,7 @@ from nodeagent.model.errors import PartitionRefused
 from tests.component.edge_nvml.conftest import make_fake
 from tests.component.edge_nvml.test_partitioning import IN_USE, find_gpu, running
 from tests.contract.libraries import HARMLESS, Library, skip_unless_harmless
+from tests.fakes.nvidia_smi.answers import ANSWERS, PROGRAM
 from tests.fakes.nvml.control import FakeNvml
 from tests.originals.packages import DRIVERS, LIBRARIES, REASON, find_driver, find_program
 
@@ -35,6 +36,9 @@ QUESTIONS: Final[tuple[list[str], ...]] = (
     ["-i", GPU, "-c", "DEFAULT"],
     PartitioningSettings().render_reset(GPU)[1:],
     PartitioningSettings().render_time_slice(GPU, 3)[1:],
+    ["--gpu-reset", "bus", "-i", GPU],
+    ["-i", GPU, "-pm", "0"],
+    ["-i", GPU, "-pl", "500"],
 )
 """All that the agent or a remedy of its names, nothing at all, and an option that there is not."""
 OF_SUBCOMMANDS: Final = {"compute-policy", "--set-timeslice"}
@@ -85,6 +89,14 @@ def test_the_program_has_the_words_that_no_help_tells_here(program: Library) -> 
     assert [
         said for said in IN_USE if "use by another process." not in said and "In use by another client" not in said
     ] == []
+
+
+def test_the_program_has_the_texts_of_the_stand_in(program: Library) -> None:
+    """Of every answer to a reset whose text is said to be the program's."""
+    content = program.path.read_bytes()
+    pieces = [one.piece for one in ANSWERS.values() if one.source == PROGRAM and one.piece]
+    assert len(pieces) > 8
+    assert [piece for piece in pieces if piece.encode() not in content] == []
 
 
 def test_every_command_of_the_agent_is_asked_here() -> None:

@@ -115,6 +115,7 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             f"{{{MPS}, mps: {{daemon_per: resource}}, device_plugin: {{mps_root: {LONG[:70]}}}}}",
             "device_plugin.mps_root: socket path '/",
         ),
+        ("{repairs: {reboot_by: command}}", "repairs.reboot_command: repairs.reboot_by: command has no command to run"),
         ("{runtime: {shim: true}, cdi: {enabled: false}}", "runtime.shim: what it looks up is made with the CDI"),
         ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),
     ],

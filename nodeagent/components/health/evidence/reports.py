@@ -10,7 +10,7 @@ from nodeagent.model.health import ReturnRule
 from nodeagent.model.proof import PROOF_FAILED
 from nodeagent.model.remedies import Remedy
 
-LOOK_AT_ONCE: Final = frozenset({"watch_resumed", "double_bit_ecc", "recovery_action", "gpu_back", "bind"})
+LOOK_AT_ONCE: Final = frozenset({"watch_resumed", "double_bit_ecc", "recovery_action", "gpu_back", "gpu_reset", "bind"})
 """After these the levels tell more than the event."""
 
 

@@ -7,6 +7,7 @@ from nodeagent.components.health.decide import (
     forget_devices,
     note_driver_down,
     note_finding,
+    note_own_reset,
     note_power_cycle,
     note_reset,
 )
@@ -66,6 +67,19 @@ def test_without_recovery_action_a_reset_must_be_proven() -> None:
     assert gpu.verdict is UNHEALTHY
     gpu.record = note_reset(gpu.record)
     gpu.look(2, recovery_action=None, ecc_uncorrected_volatile=0)
+    assert gpu.verdict is HEALTHY
+
+
+def test_a_reset_by_the_agent_wants_clean_polls_from_then_on() -> None:
+    """Polls before the reset prove nothing about the GPU after it."""
+    gpu = Gpu0()
+    gpu.look(recovery_action=None, ecc_uncorrected_volatile=0)
+    gpu.xid(119)
+    gpu.look(10, recovery_action=None, ecc_uncorrected_volatile=0)
+    gpu.record = note_own_reset(gpu.record)
+    gpu.look(recovery_action=None, ecc_uncorrected_volatile=0)
+    assert gpu.verdict is UNHEALTHY
+    gpu.look(recovery_action=None, ecc_uncorrected_volatile=0)
     assert gpu.verdict is HEALTHY
 
 

@@ -321,7 +321,7 @@ def test_clear_undoes_everything_at_once() -> None:
         ("xid 13 3 7", "GPU 3 has no MIG GPU instance 7"),
         ("ecc 3 some", "'some' is no kind of error: expected corrected, uncorrected"),
         ("ecc 3 corrected -1", "'-1' is no count"),
-        ("hang nvml", "'nvml' is no call: expected evidence, inventory, sample, partition, all"),
+        ("hang nvml", "'nvml' is no call: expected evidence, inventory, sample, partition, reset, all"),
         ("hang all soon", "'soon' is no time"),
         ("slow -1", "'-1' is no time"),
         ("slow nan", "'nan' is no time"),

@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable, GpuUnknown
 from nodeagent.model.events import GpuEventReported, XidReported
-from nodeagent.model.ports import DriverProbe, FaultInjector, GpuEvent, GpuSource
+from nodeagent.model.ports import DriverProbe, DriverTool, FaultInjector, GpuEvent, GpuSource
 from nodeagent_sim.gpus.profile import load_profile
 from nodeagent_sim.gpus.source import EVENTS_KEPT, SimulatedGpus
 from tests.support.virtual_time import START_WALL, FakeClock
@@ -291,3 +291,31 @@ async def test_holders_decide_who_works(gpus: SimulatedGpus) -> None:
 async def test_system_clock_is_the_default() -> None:
     """Without a clock of its own the simulation takes the machine's."""
     assert len((await SimulatedGpus(T4).read_sample()).gpus) == 1
+
+
+async def test_a_reset_answers_as_nvidia_smi_does(gpus: SimulatedGpus) -> None:
+    """A released agent may reset; a GPU at work, a lost GPU and a hung driver keep GPUs from a reset."""
+    tool: DriverTool = gpus
+    first, second = (gpu.pci.address for gpu in (await gpus.read_inventory()).gpus[:2])
+    gpus.set_holders({(await gpus.read_inventory()).gpus[1].uuid: "pod"})
+    await anyio.sleep(60)
+    await gpus.inject("xid", ["119", "0"])
+    await gpus.release("a repair")
+    assert (await tool.reset([first, second], is_bus=False, timeout_seconds=5)).code == 255
+    await gpus.inject("hang", ["reset", "60"])
+    hung = await tool.reset([first], is_bus=False, timeout_seconds=5)
+    assert (hung.code, hung.said) == (None, "no end within 5 s")
+    await anyio.sleep(60)
+    assert (await tool.reset([first], is_bus=True, timeout_seconds=5)).code == 0
+    await gpus.resume()
+    assert (await gpus.read_sample()).gpus[0].recovery_action == 0
+    await gpus.inject("lost", ["0"])
+    assert (await tool.reset([first], is_bus=False, timeout_seconds=5)).code == 15
+
+
+async def test_the_tool_sets_persistence_mode_and_keeps_the_power_limit(gpus: SimulatedGpus) -> None:
+    before = (await gpus.read_inventory()).gpus[0]
+    assert (await gpus.set_persistence(before.pci.address, is_on=False)).code == 0
+    assert (await gpus.set_power_limit(before.pci.address, 1000)).code == 0
+    after = (await gpus.read_inventory()).gpus[0]
+    assert (after.persistence_mode, after.power_limit_milliwatts) == (False, before.power_limit_milliwatts)

@@ -1,0 +1,54 @@
+"""Builds the component that keeps fault sessions, and in mode act what acts on GPUs and the node."""
+
+from nodeagent.app.hardware import Hardware
+from nodeagent.app.services import Services
+from nodeagent.components.repairs.acting_task import ActPorts
+from nodeagent.components.repairs.component import Repairs
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.children.worker_thread import WorkerThread
+from nodeagent.core.log.audit import noting
+from nodeagent.edge.host.driver.tool_child import run_tool
+from nodeagent.edge.host.errors import HostError
+from nodeagent.edge.host.host_worker import HostWorker
+from nodeagent.edge.host.machine.host_paths import HostPaths
+from nodeagent.model.ports import RepairJournal
+from nodeagent.model.repairs import ToolAnswer
+from nodeagent.rules.repair.acts import ACT
+
+REBOOT_REQUIRED = "/var/run/reboot-required"
+REQUEST_SECONDS = 60.0
+
+
+class RebootRequest:
+    """Requests a reboot of the node by the configured channel."""
+
+    def __init__(self, live: LiveSettings) -> None:
+        self._live = live
+
+    async def request(self, reason: str) -> ToolAnswer:
+        """Run the configured command, or write the file that a reboot daemon waits for."""
+        settings = self._live.now
+        by = settings.repairs.reboot_by
+        with noting("process" if by == "command" else "file", by, "request a reboot of the node", reason):
+            if by == "command":
+                return await run_tool(settings.repairs.reboot_command, REQUEST_SECONDS)
+            return await self._write_file(HostPaths(settings.node.host_root), reason)
+
+    async def _write_file(self, host: HostPaths, reason: str) -> ToolAnswer:
+        worker = WorkerThread("reboot request")
+        try:
+            writing = HostWorker(worker, host.root, REQUEST_SECONDS)
+            await writing.run(lambda: host.write(REBOOT_REQUIRED, f"{reason}\n".encode()), "requesting a reboot")
+        except HostError as error:
+            return ToolAnswer(code=None, said=str(error))
+        finally:
+            worker.close()
+        return ToolAnswer(code=0)
+
+
+def build_repairs(services: Services, hardware: Hardware, journal: RepairJournal) -> Repairs:
+    """The component; it can act in mode act alone, and where the driver has a program for it."""
+    if services.live.now.repairs.mode != ACT or hardware.tool is None:
+        return Repairs(*services, journal)
+    ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(services.live).request, hardware.prover)
+    return Repairs(*services, journal, ports)

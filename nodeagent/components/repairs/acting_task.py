@@ -1,0 +1,156 @@
+"""Carries out one act at a time, beside the component: a reset of GPUs, or the request for a reboot of the node.
+
+Owns the order of an act: the agent lets go of the driver, persistence mode goes off, the reset, persistence mode comes
+back, the driver is taken back, settings are put back, the prover computes. A stop of the agent waits for a reset that
+has begun. Refuses to decide what an act means for a session: `rules/repair` decides.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import anyio
+from msgspec.structs import replace
+
+from nodeagent.core.clock import Clock
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import DriverError
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.ports import DriverTool, GpuProver, GpuSource
+from nodeagent.model.proof import ProofStage, ProofVerdict
+from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings, Outcome, Rung, ToolAnswer
+from nodeagent.rules.proof.judge import judge_readings
+from nodeagent.rules.proof.stages import plan_stage
+from nodeagent.rules.repair.outcomes import Reading, find_changed, read_answer
+
+RequestReboot = Callable[[str], Awaitable[ToolAnswer]]
+"""Requests a reboot of the node, for a reason."""
+
+NoteEnd = Callable[[FaultSession, Reading], None]
+"""Called after the end of an act."""
+
+
+class ActPorts(NamedTuple):
+    """What acts on GPUs and the node."""
+
+    gpus: GpuSource
+    tool: DriverTool
+    request_reboot: RequestReboot
+    prover: GpuProver | None = None
+    """`None` where GPUs compute nothing, or without the CUDA library."""
+
+
+class Acting:
+    """The act of a session, if there is one."""
+
+    def __init__(self, ports: ActPorts, clock: Clock, note_end: NoteEnd) -> None:
+        self._ports, self._clock, self._note_end = ports, clock, note_end
+        self.session = 0
+        """The number of the session whose act is under way or waits for its proof; 0 for none."""
+        self.reading: Reading | None = None
+        """What the act came to; `None` before its end."""
+        self.ended_at = 0.0
+        self._log = get_logger(component="repairs")
+
+    def clear(self) -> None:
+        """Be free for the next act."""
+        self.session, self.reading = 0, None
+
+    async def carry_out(self, session: FaultSession, timeout_seconds: float) -> None:
+        """Do what the open attempt of a session says."""
+        attempt = session.under_way
+        assert attempt is not None
+        if attempt.rung is Rung.REBOOT:
+            reading = await self._reboot(session)
+        elif attempt.rung is Rung.DRAIN:
+            reading = Reading(outcome=None)
+        else:
+            reading = await self._reset(session.number, attempt, timeout_seconds)
+        self._log.info(
+            "repair_act_ended", session=session.number, rung=attempt.rung, outcome=reading.outcome, said=reading.detail
+        )
+        self.reading, self.ended_at = reading, self._clock.monotonic()
+        self._note_end(session, reading)
+
+    async def _reboot(self, session: FaultSession) -> Reading:
+        answer = await self._ports.request_reboot(f"session {session.number} of nodeagent: {session.cause}")
+        if answer.code == 0:
+            return Reading(outcome=None)
+        return Reading(outcome=Outcome.STOPPED, detail=f"the reboot was not requested: {answer.describe()}")
+
+    async def _reset(self, number: int, attempt: Attempt, timeout_seconds: float) -> Reading:
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._ports.gpus.release(f"session {number} resets GPUs")
+            except DriverError as error:
+                return Reading(outcome=Outcome.STOPPED, detail=f"the driver was not let go: {error}")
+            answer, remarks = await self._reset_released(attempt, timeout_seconds)
+            remarks += await self._take_back()
+        remarks += await self._put_back(attempt.kept)
+        reading = read_answer(answer, attempt.rung)
+        if reading.outcome is None:
+            reading = await self._prove(attempt.kept)
+        return replace(reading, detail="; ".join(filter(None, (reading.detail, *remarks))))
+
+    async def _reset_released(self, attempt: Attempt, timeout_seconds: float) -> tuple[ToolAnswer, list[str]]:
+        persistent = [one for one in attempt.kept if one.persistence_mode]
+        remarks = await self._set_persistence(persistent, is_on=False)
+        addresses = [one.address for one in attempt.kept]
+        is_bus = attempt.rung is Rung.BUS_RESET
+        answer = await self._ports.tool.reset(addresses, is_bus=is_bus, timeout_seconds=timeout_seconds)
+        return answer, [*remarks, *await self._set_persistence(persistent, is_on=True)]
+
+    async def _take_back(self) -> list[str]:
+        try:
+            await self._ports.gpus.resume()
+        except DriverError as error:
+            return [f"the driver was not taken back: {error}"]
+        return []
+
+    async def restore(self, kept: Sequence[KeptSettings]) -> None:
+        """Put back settings for an agent that did not live to do it."""
+        remarks = await self._put_back(kept)
+        self._log.info("repair_settings_restored", gpus=[one.gpu for one in kept], remarks=remarks)
+
+    async def _put_back(self, kept: Sequence[KeptSettings]) -> list[str]:
+        """Set again what a reset took back; the remarks about what could not be set."""
+        try:
+            gpus = {gpu.uuid: gpu for gpu in (await self._ports.gpus.read_inventory()).gpus}
+        except DriverError as error:
+            return [f"settings were not put back: {error}"]
+        here = [(one, gpu) for one in kept if (gpu := gpus.get(one.gpu)) is not None and not gpu.lost]
+        return [remark for one, gpu in here for remark in await self._put_back_one(one, gpu)]
+
+    async def _put_back_one(self, kept: KeptSettings, gpu: Gpu) -> list[str]:
+        changed = find_changed(kept, gpu)
+        remarks = list(changed.remarks)
+        if changed.persistence_mode is not None:
+            remarks += await self._set_persistence([kept], is_on=changed.persistence_mode)
+        if changed.power_limit_milliwatts is not None:
+            answer = await self._ports.tool.set_power_limit(kept.address, changed.power_limit_milliwatts)
+            remarks += _remark(f"the power limit of GPU {kept.index} was not put back", answer)
+        return remarks
+
+    async def _set_persistence(self, gpus: Sequence[KeptSettings], *, is_on: bool) -> list[str]:
+        remarks: list[str] = []
+        for one in gpus:
+            answer = await self._ports.tool.set_persistence(one.address, is_on=is_on)
+            remarks += _remark(f"persistence mode of GPU {one.index} was not set {'on' if is_on else 'off'}", answer)
+        return remarks
+
+    async def _prove(self, kept: Sequence[KeptSettings]) -> Reading:
+        """What a short computation says; a GPU that cannot compute now is left to the polls."""
+        plan = plan_stage(ProofStage.QUICK)
+        if self._ports.prover is None or plan is None:
+            return Reading(outcome=None)
+        for one in kept:
+            if one.mig_enabled:
+                continue
+            checks = judge_readings(await self._ports.prover.prove(one.gpu, plan), plan, {})
+            failed = [f"{each.name}: {each.measured}" for each in checks if each.verdict is ProofVerdict.FAILED]
+            if failed:
+                return Reading(outcome=Outcome.FAILED, detail=f"the proof of GPU {one.index} failed: {failed[0]}")
+        return Reading(outcome=None)
+
+
+def _remark(what: str, answer: ToolAnswer) -> list[str]:
+    return [] if answer.code == 0 else [f"{what}: {answer.describe()}"]

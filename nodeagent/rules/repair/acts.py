@@ -1,0 +1,90 @@
+"""Acts: what mode act may do by itself, what an answer makes of a session, and what the polls after an act prove."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from nodeagent.config.sections.hardware import RepairsSettings
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.repairs import FaultSession, Outcome, Rung
+from nodeagent.model.values import Value
+from nodeagent.rules.repair.domains import describe_gpu
+from nodeagent.rules.repair.findings import Findings
+from nodeagent.rules.repair.outcomes import Reading
+from nodeagent.rules.repair.sessions import Moment, end_attempt
+from nodeagent.rules.repairers import describe_marks
+
+ACT, NO_CHANNEL = "act", "none"
+"""The mode in which the agent acts, and the setting without a channel for a reboot."""
+PROOF_SECONDS: Final = 120.0
+"""How long the polls after an act have to find the GPUs well, beside the polls that a return takes."""
+
+
+class Reach(Value, frozen=True):
+    """How far the agent may go by itself."""
+
+    up_to: Rung = Rung.RESET
+    reboot_by: str = NO_CHANNEL
+    left_to_others: tuple[str, ...] = ()
+    """Why the node is left to another program or a person, each reason a sentence."""
+
+
+def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inventory: Inventory) -> tuple[str, ...]:
+    """Why mode act leaves the rung of a session to somebody else; drains are not done yet, so holders have to go."""
+    # Another GPU may sit at the address of a GPU that is gone.
+    gone = [
+        f"GPU {gpu.index} is not listed by the driver" for gpu in session.gpus if inventory.find_gpu(gpu.uuid) is None
+    ]
+    return (*reach.left_to_others, *_refuse(session.rung, holders, reach), *(gone if session.rung.is_reset else ()))
+
+
+def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
+    if rung.rank > reach.up_to.rank:
+        yield f"rung {rung} is above `repairs.up_to`: {reach.up_to}"
+    if rung is Rung.RELOAD_DRIVER:
+        yield "the agent reloads no driver: reload the driver by hand, or reboot the node"
+    if rung is Rung.REBOOT and reach.reboot_by == NO_CHANNEL:
+        yield f"no channel for a reboot is configured: `repairs.reboot_by` is {NO_CHANNEL}"
+    if rung is Rung.DRAIN and holders:
+        yield f"the GPUs are held by {', '.join(holders)}"
+
+
+def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: DriverState | None) -> Reach:
+    """How far the agent goes now: another repairer's mark, or a driver that a person has released, keeps it still."""
+    marks = describe_marks(node) if node is not None else ""
+    is_released = driver is not None and driver.phase is DriverPhase.RELEASED
+    released = "the driver is released: `nodeagent resume` takes the driver back" if is_released else ""
+    others = tuple(filter(None, (marks, released)))
+    return Reach(up_to=Rung(settings.up_to), reboot_by=settings.reboot_by, left_to_others=others)
+
+
+def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, moment: Moment) -> FaultSession:
+    """The session after an act without success; a refusal that names further GPUs takes these in.
+
+    A refusal that names no GPU that is new has nothing to try again with: it is a refusal for good.
+    """
+    if reading.outcome is None:
+        return session
+    if reading.outcome is not Outcome.INCOMPLETE:
+        return end_attempt(session, reading.outcome, moment, reading.detail)
+    peers = tuple(
+        describe_gpu(gpu) for gpu in inventory.gpus if gpu.index in reading.peers and gpu.uuid not in session.uuids
+    )
+    outcome = Outcome.INCOMPLETE if peers else Outcome.REFUSED
+    ended = end_attempt(session, outcome, moment, reading.detail)
+    return replace(ended, gpus=(*ended.gpus, *peers))
+
+
+def judge_proof(session: FaultSession, findings: Findings, waited_seconds: float, patience_seconds: float) -> Reading:
+    """What the polls after an act prove: well without evidence, failed once the time is over, else not known yet."""
+    mine = [one for one in findings.evidence if one.gpu in session.uuids]
+    if not mine and session.uuids <= findings.answered:
+        return Reading(outcome=Outcome.PROVEN)
+    if waited_seconds < patience_seconds:
+        return Reading(outcome=None)
+    keys = ", ".join(sorted({one.key for one in mine}))
+    reason = f"{keys} after the act" if mine else findings.blind or "a GPU does not answer after the act"
+    return Reading(outcome=Outcome.FAILED, detail=reason)

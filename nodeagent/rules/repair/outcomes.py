@@ -1,0 +1,123 @@
+"""What the end of a reset means: a class for each exit code of `nvidia-smi`, and for the text of the code for all else.
+
+Owns that exit code 0 is no success: the proof decides. A code or a text that is not known leaves the end unknown.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from nodeagent.model.gpu import Gpu
+from nodeagent.model.repairs import KeptSettings, Outcome, Rung, ToolAnswer
+from nodeagent.model.values import Value
+
+S = TypeVar("S", bool, int)
+
+BAD_ARGUMENT: Final = 2
+_CODES: Final[Mapping[int, Outcome]] = {
+    BAD_ARGUMENT: Outcome.STOPPED,
+    4: Outcome.STOPPED,
+    3: Outcome.UNSUPPORTED,
+    13: Outcome.UNSUPPORTED,
+    6: Outcome.FAILED,
+    10: Outcome.FAILED,
+    15: Outcome.FAILED,
+    8: Outcome.BROKEN,
+    14: Outcome.BROKEN,
+    9: Outcome.STOPPED,
+    12: Outcome.STOPPED,
+    19: Outcome.IN_USE,
+    125: Outcome.STOPPED,
+    126: Outcome.STOPPED,
+    127: Outcome.STOPPED,
+}
+"""NVML's numbers, as `nvidia-smi` ends with them; from 125 on those of a program that could not be started."""
+_TEXTS: Final[tuple[tuple[str, Outcome], ...]] = (
+    ("do not meet the reset criterion", Outcome.INCOMPLETE),
+    ("in use by", Outcome.IN_USE),
+    ("is not supported", Outcome.UNSUPPORTED),
+    ("primary gpu", Outcome.UNSUPPORTED),
+    ("vgpu mode", Outcome.UNSUPPORTED),
+    ("reboot your system", Outcome.FAILED),
+    ("reboot the system", Outcome.FAILED),
+)
+"""Pieces of texts of the code for all else, in lower case, the first that fits."""
+_NAMES: Final[Mapping[bool | None, str]] = {True: "on", False: "off"}
+_MISSING: Final = re.compile(r"append the following device indexes[^.]*\.(?P<indexes>[\s,\d]+)", re.IGNORECASE)
+
+
+class Reading(Value, frozen=True):
+    """What is known of an act once its command has ended."""
+
+    outcome: Outcome | None
+    """`None` for an act that is done and yet to be proven."""
+    detail: str = ""
+    peers: tuple[int, ...] = ()
+    """Indexes of the GPUs that a refusal names."""
+
+
+def read_answer(answer: ToolAnswer, rung: Rung) -> Reading:
+    """What the end of a reset's command means for the session."""
+    if answer.code == 0:
+        return Reading(outcome=None)
+    if answer.code is None:
+        return Reading(outcome=Outcome.UNKNOWN, detail=answer.describe())
+    if rung is Rung.BUS_RESET and answer.code == BAD_ARGUMENT:
+        return Reading(outcome=Outcome.UNSUPPORTED, detail=f"this nvidia-smi has no bus reset: {answer.describe()}")
+    outcome = _CODES.get(answer.code) or _read_text(answer.said)
+    peers = _find_peers(answer.said) if outcome is Outcome.INCOMPLETE else ()
+    return Reading(outcome=outcome, detail=answer.describe(), peers=peers)
+
+
+def _read_text(said: str) -> Outcome:
+    text = said.lower()
+    return next((outcome for piece, outcome in _TEXTS if piece in text), Outcome.UNKNOWN)
+
+
+def _find_peers(said: str) -> tuple[int, ...]:
+    found = _MISSING.search(said)
+    return tuple(int(number) for number in re.findall(r"\d+", found["indexes"])) if found else ()
+
+
+def keep_settings(gpus: Iterable[Gpu]) -> tuple[KeptSettings, ...]:
+    """The settings of GPUs that a reset may take back."""
+    return tuple(
+        KeptSettings(
+            gpu=gpu.uuid,
+            address=gpu.pci.address,
+            index=gpu.index,
+            persistence_mode=gpu.persistence_mode,
+            power_limit_milliwatts=gpu.power_limit_milliwatts,
+            mig_enabled=None if gpu.mig is None else gpu.mig.enabled,
+            ecc_enabled=gpu.ecc_enabled,
+        )
+        for gpu in gpus
+    )
+
+
+class PutBack(Value, frozen=True):
+    """What has to be set on a GPU again, and what no command can set without another reset."""
+
+    persistence_mode: bool | None = None
+    power_limit_milliwatts: int | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def find_changed(kept: KeptSettings, gpu: Gpu) -> PutBack:
+    """What differs from the settings before; a setting that cannot be read, before or now, is left alone."""
+    power, persistence = gpu.power_limit_milliwatts, gpu.persistence_mode
+    now = {"MIG mode": None if gpu.mig is None else gpu.mig.enabled, "ECC": gpu.ecc_enabled}
+    before = {"MIG mode": kept.mig_enabled, "ECC": kept.ecc_enabled}
+    return PutBack(
+        persistence_mode=_find_lost(kept.persistence_mode, persistence),
+        power_limit_milliwatts=_find_lost(kept.power_limit_milliwatts, power),
+        remarks=tuple(
+            f"{name} of GPU {kept.index} was {_NAMES[before[name]]} and is {_NAMES[now[name]]}"
+            for name in now
+            if _find_lost(before[name], now[name]) is not None
+        ),
+    )
+
+
+def _find_lost(before: S | None, now: S | None) -> S | None:
+    return before if now is not None and before != now else None

@@ -1,0 +1,1 @@
+"""A stand-in for nvidia-smi, and the answers that it gives."""

@@ -31,7 +31,10 @@ NOT_RUN: Final[Mapping[str, str]] = {
             "nodeagent claims explain ml/train-0-gpu",
             "nodeagent fractions explain ml/train-0",
             "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
-            """kubectl get pod -n ml train-0 -o jsonpath='{.status.conditions[?(@.type=="nodeagent.io/GPUFault")].message}'""",
+            (
+                "kubectl get pod -n ml train-0 -o"
+                """ jsonpath='{.status.conditions[?(@.type=="nodeagent.io/GPUFault")].message}'"""
+            ),
         ),
         "no pod of that name runs anywhere; tests of the component have what the agent answers",
     ),

@@ -134,14 +134,6 @@ class DriverTool(Protocol):
         ...
 
 
-class GpuProver(Protocol):
-    """Has a GPU compute, in a process that is gone afterwards."""
-
-    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
-        """What was read, also of a process that hung or died."""
-        ...
-
-
 class FaultInjector(Protocol):
     """Injects faults into the simulation."""
 

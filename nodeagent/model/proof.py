@@ -62,8 +62,6 @@ class ProverOrder(Value, frozen=True):
     plan: ProofPlan
     peers: tuple[str, ...] = ()
     """UUIDs of idle GPUs to copy to."""
-    is_background: bool = False
-    """Whether all other work of the node has the processor first."""
 
 
 class PatternPass(Value, frozen=True):

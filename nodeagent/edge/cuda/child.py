@@ -31,15 +31,12 @@ class ProverChild:
         self._library = library
         self._environment = environment or {}
 
-    async def prove(
-        self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = (), *, is_background: bool = False
-    ) -> ProverReadings:
+    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
         """What the prover read; the GPUs are free again on return, but for a process that could not be killed.
 
         When the caller is cancelled the prover is killed at once, whatever it is at.
         """
-        library = str(self._library or LIBRARY)
-        order = ProverOrder(library=library, gpu=gpu, plan=plan, peers=peers, is_background=is_background)
+        order = ProverOrder(library=str(self._library or LIBRARY), gpu=gpu, plan=plan, peers=peers)
         argv = [sys.executable, "-m", _MODULE]
         child = ChildProcess(argv, env=self._plan_environment((gpu, *peers)), name="prover")
         readings, has_answer = ProverReadings(), False
@@ -74,7 +71,10 @@ class ProverChild:
 
 
 class BackgroundProver:
-    """Proves GPUs of a running agent, with the least right to the processor; implements the port `GpuProver`."""
+    """Proves GPUs of a running agent; implements the port `GpuProver`.
+
+    The prover runs at the usual priority: a process of less priority may die late on a busy node.
+    """
 
     def __init__(self, find_library: Callable[[], Path | None], environment: dict[str, str]) -> None:
         """`find_library` is asked before each proof, as a driver container may have come meanwhile; it may block."""
@@ -89,7 +89,7 @@ class BackgroundProver:
             )
         except WorkerError as error:
             return ProverReadings(stopped=str(error))
-        return await ProverChild(library, self._environment).prove(gpu, plan, is_background=True)
+        return await ProverChild(library, self._environment).prove(gpu, plan)
 
     def close(self) -> None:
         """Let the thread end."""

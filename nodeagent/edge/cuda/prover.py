@@ -29,7 +29,6 @@ _MASKS: Final = (0, (1 << 64) - 1)
 _THREADS, _BLOCKS_OF_SM, _RECORD_WORDS = 128, 8, 6
 _NO_WORD: Final = (1 << 64) - 1
 _OUT_OF_MEMORY: Final = 2
-_LEAST_RIGHT: Final = 19
 
 
 class Prover:
@@ -223,8 +222,6 @@ def main() -> None:
     answers = claim_answers()
     for request, payload in read_frames(0):
         order = msgspec.json.decode(payload, type=ProverOrder)
-        if order.is_background:
-            os.nice(_LEAST_RIGHT)
         write_frame(answers, request, msgspec.json.encode(prove(order)))
     os.close(answers)
 

@@ -1,4 +1,4 @@
-"""What the end of a reset means: a class for each exit code of `nvidia-smi`, and for the text of the code for all else.
+"""What the end of a reset means: a class for each exit code of the driver's tool, or for its text.
 
 Owns that exit code 0 is no success: the proof decides. A code or a text that is not known leaves the end unknown.
 """
@@ -31,7 +31,7 @@ _CODES: Final[Mapping[int, Outcome]] = {
     126: Outcome.STOPPED,
     127: Outcome.STOPPED,
 }
-"""NVML's numbers, as `nvidia-smi` ends with them; from 125 on those of a program that could not be started."""
+"""The driver library's numbers, as its tool ends with them; from 125 on those of a program that cannot start."""
 _TEXTS: Final[tuple[tuple[str, Outcome], ...]] = (
     ("do not meet the reset criterion", Outcome.INCOMPLETE),
     ("in use by", Outcome.IN_USE),
@@ -63,7 +63,7 @@ def read_answer(answer: ToolAnswer, rung: Rung) -> Reading:
     if answer.code is None:
         return Reading(outcome=Outcome.UNKNOWN, detail=answer.describe())
     if rung is Rung.BUS_RESET and answer.code == BAD_ARGUMENT:
-        return Reading(outcome=Outcome.UNSUPPORTED, detail=f"this nvidia-smi has no bus reset: {answer.describe()}")
+        return Reading(outcome=Outcome.UNSUPPORTED, detail=f"this driver's tool has no bus reset: {answer.describe()}")
     outcome = _CODES.get(answer.code) or _read_text(answer.said)
     peers = _find_peers(answer.said) if outcome is Outcome.INCOMPLETE else ()
     return Reading(outcome=outcome, detail=answer.describe(), peers=peers)

@@ -1,10 +1,13 @@
 """The driver's own program, `nvidia-smi`, and commands of the settings: each in a process that may be abandoned.
 
 Owns the command lines and their deadlines. Refuses to raise for what happens to a command: a command that hangs, dies
-or cannot be started is an answer without an exit code. A process that survives SIGKILL is left behind.
+or cannot be started is an answer too. A process that survives SIGKILL is left behind. The process does not end with the
+agent: a reset that is cut short leaves the GPU worse than before.
 """
 
+import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -12,11 +15,17 @@ from typing import Final
 import msgspec
 
 from nodeagent.core.children.ask_once import ask_once
+from nodeagent.core.children.child_setup import claim_answers
+from nodeagent.core.children.frames import read_frames, write_frame
 from nodeagent.core.errors import CoreError
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.repairs import ToolAnswer
 
-_MODULE: Final = "nodeagent.edge.host.driver.tool_run"
+_MODULE: Final = "nodeagent.edge.host.driver.tool_child"
+SAID_MOST: Final = 4096
+"""Characters of what a command wrote that are passed on, the last ones."""
+NOT_STARTED: Final = 127
+"""The code that shells use."""
 _KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 _LIMIT_BYTES: Final = 64 * 1024
 SETTING_SECONDS: Final = 30.0
@@ -60,3 +69,26 @@ async def run_tool(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
         return msgspec.json.decode(answer, type=ToolAnswer)
     except (CoreError, msgspec.DecodeError) as error:
         return ToolAnswer(code=None, said=f"{argv[0]}: {error}")
+
+
+def run_command(argv: list[str]) -> dict[str, object]:
+    """The exit code and what the command wrote; for a command that could not be started the code that shells use."""
+    try:
+        done = subprocess.run(  # noqa: S603  # the command is the agent's, or the settings'
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+    except OSError as error:
+        return {"code": NOT_STARTED, "said": f"{argv[0]} cannot be started: {os.strerror(error.errno or 0)}"}
+    return {"code": done.returncode, "said": done.stdout.decode("utf-8", "replace")[-SAID_MOST:]}
+
+
+def main() -> None:
+    """The child: run each command asked for, until the agent closes the pipe."""
+    answers = claim_answers()
+    for request, payload in read_frames(0):
+        write_frame(answers, request, json.dumps(run_command(json.loads(payload))).encode())
+    os.close(answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,8 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.host.driver.tool_child import DriverToolChild, run_tool
-from nodeagent.edge.host.driver.tool_run import run_command
+from nodeagent.edge.host.driver.tool_child import DriverToolChild, run_command, run_tool
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.repairs import Outcome, Rung
 from nodeagent.rules.repair.outcomes import read_answer

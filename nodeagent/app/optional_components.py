@@ -21,11 +21,13 @@ from nodeagent.components.allocations.repair_journal_task import RepairSessions
 from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
 from nodeagent.components.signals.nvsentinel import STORE as TOLD_STORE
 from nodeagent.components.signals.nvsentinel_task import Nvsentinel
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.files.sealed_store import SealedStore
+from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.nvsentinel.connector import PlatformConnector
 from nodeagent.model.errors import MpsRefused
 from nodeagent.model.mig import MEMORY
@@ -35,6 +37,7 @@ from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
     from nodeagent.components.mps.component import Mps
+    from nodeagent.components.repairs.drain_task import DomainDrain
     from nodeagent.model.ports import PartitionMaking
 
 DEVICES_GATE = "devices_known"
@@ -172,9 +175,19 @@ class OptionalComponents:
         from nodeagent.components.repairs.component import Repairs  # noqa: PLC0415
 
         sessions = RepairSessions(self._kubelet.journal, self._services.clock)
-        build = partial(Repairs, *self._services, sessions)
+        drain = self._build_drain() if self._live.now.repairs.mode == "act" else None
+        build = partial(Repairs, *self._services, sessions, drain)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
+
+    def _build_drain(self) -> "DomainDrain":
+        from nodeagent.components.repairs.drain_task import DomainDrain  # noqa: PLC0415 - with the component
+
+        # The processes of simulated GPUs are made up: their device files must not be looked up on this host.
+        is_simulated = self._live.now.gpus.simulated_profile is not None
+        worker, proc = WorkerThread("device users"), self._live.now.node.proc_dir
+        users = None if is_simulated else HostDeviceUsers(worker, proc)
+        return DomainDrain(*self._services, self._cluster.open_draining(), users)
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

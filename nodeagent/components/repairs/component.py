@@ -1,7 +1,7 @@
-"""Keeps the fault sessions of this node in the journal, and says of each what would be done; it does nothing to a GPU.
+"""Keeps the fault sessions of this node in the journal, says of each what would be done, and drains in mode act.
 
 Owns the state `RepairState` and the conditions about repairs.
-Refuses to decide: `rules/repair` says what opens, raises and closes a session. Refuses to ask the API server or a GPU
+Refuses to decide: `rules/repair` says what opens, raises and closes a session, and who leaves a GPU. Refuses to ask a GPU
 for anything.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
+from nodeagent.components.repairs.drain_task import AGAIN_SECONDS, DomainDrain
 from nodeagent.components.repairs.steps import describe_steps
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -21,23 +22,33 @@ from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import RepairStepped
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import Ending, FaultSession, RepairState
+from nodeagent.model.repairs import Ending, FaultSession, RepairState, Rung
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.rules.repair.domains import find_domain
+from nodeagent.rules.repair.drain import end_drain, find_drained, list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
-from nodeagent.rules.repair.sessions import Moment, resume_session, take_findings
+from nodeagent.rules.repair.sessions import Moment, begin_attempt, resume_session, take_findings
 from nodeagent.rules.repair.settling import Settling, note_poll
 from nodeagent.rules.signals import list_holds
 
 RETRY_SECONDS: Final = 5.0
 """Until another try with a journal that cannot be read or written."""
+POLLED_AGAIN: Final = 3
+"""Polls of a drained GPU, after which the driver's word counts."""
+DRAINED_SECONDS: Final = 600.0
+"""The deadline of these polls: an agent that ended before has not seen them."""
+DRAINED_UP_TO: Final = Rung.RESET
+"""The highest rung for which pods leave."""
 PLANNED, UNSETTLED = "repair-planned", "findings-unsettled"
 
 
@@ -47,10 +58,18 @@ class Repairs:
     name = "repairs"
 
     def __init__(
-        self, bus: Bus, conditions: Conditions, clock: Clock, live: LiveSettings, journal: RepairJournal
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        journal: RepairJournal,
+        drain: DomainDrain | None = None,
     ) -> None:
+        """`drain` has pods leave; `None` in mode observe."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._journal = journal
+        self._journal, self._drain = journal, drain
+        self._closed_gpus: dict[GpuUuid, str] = {}
         self._mode = live.now.repairs.mode
         self._waker = Waker()
         self._is_resumed = False
@@ -62,7 +81,7 @@ class Repairs:
         now = self._clock.monotonic()
         self._settling = Settling(since_seconds=now, polls_first=self._live.now.health.clean_polls)
         self._polled_at = now
-        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims)
+        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims, CordonTable)
         states = self._bus.watch_all(*watched, client=self.name)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._waker.follow, states, name="repairs states")
@@ -78,6 +97,8 @@ class Repairs:
         if not self._settling.is_settled:
             due = self._polled_at + self._live.now.health.poll_seconds
             return max(0.0, due - self._clock.monotonic())
+        if self._closed_gpus:
+            return AGAIN_SECONDS
         return RETRY_SECONDS if self._is_late else None
 
     async def _bring(self) -> Findings:
@@ -88,6 +109,7 @@ class Repairs:
             await self._resume()
             self._poll(findings)
             await self._take(findings)
+            await self._bring_drain(findings)
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("repair_session_not_kept", reason=str(error))
@@ -131,6 +153,27 @@ class Repairs:
         for session in take_findings(sessions, findings, inventory, self._moment):
             await self._keep(session, sessions.get(session.number))
 
+    async def _bring_drain(self, findings: Findings) -> None:
+        """Bring the drain of the session whose turn it is one step forward; its GPUs are closed as long as it has it."""
+        sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
+        if self._drain is None or not self._settling.is_settled or sessions is None or inventory is None:
+            return
+        moment, polled_again = self._moment, POLLED_AGAIN * self._live.now.health.poll_seconds
+        session = find_drained(tuple(sessions.values()), inventory, moment, DRAINED_UP_TO)
+        if session is None:
+            self._closed_gpus = {}
+            self._drain.end()
+            return
+        domain = find_domain(session, session.rung, inventory)
+        self._closed_gpus = {gpu.uuid: f"session {session.number}, {session.cause}" for gpu in domain}
+        if session.under_way is None:
+            held = await self._drain.bring(session, domain, list_dead(findings.evidence))
+            if session.rung is Rung.DRAIN and not held:
+                begun = begin_attempt(session, inventory, moment, deadline_seconds=moment.now_seconds + DRAINED_SECONDS)
+                await self._keep(begun, session)
+        elif session.rung is Rung.DRAIN and moment.now_seconds - session.under_way.began_seconds >= polled_again:
+            await self._keep(end_drain(session, findings, moment), session)
+
     async def _keep(self, session: FaultSession, before: FaultSession | None) -> None:
         kept = await self._journal.keep_session(session)
         self._opened += before is None
@@ -157,6 +200,7 @@ class Repairs:
             sessions=tuple(known),
             plans=plans,
             reasons=explain_absences(known, inventory, report, findings, unsettled),
+            closed_gpus=dict(self._closed_gpus),
             opened=self._opened,
             closed=dict(self._closed),
         )

@@ -5,10 +5,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import ListOf, MapOf
+from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
+from nodeagent.config.sections.repairers import DrainSettings
 from nodeagent.model.orders import RELEASE_SECONDS
 
 SIMULATED = "simulated:"
@@ -230,12 +231,14 @@ class HealthSettings(HealthLimits):
 class RepairsSettings(Section):
     """Repairs of GPUs with a fault that a reset, a reboot or service mends."""
 
-    mode: Literal["off", "observe"] = knob(
-        OneOf(("off", "observe")),
+    mode: Literal["off", "observe", "act"] = knob(
+        OneOf(("off", "observe", "act")),
         "off",
-        "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it",
+        "off for no repairs at all, observe to keep fault sessions and say what would be done, without doing it, act to"
+        " do it",
         "whoever switches repairs on knows the node's pods; the agent does not",
     )
+    drain: DrainSettings = knob(Nested(DrainSettings), DrainSettings(), "how pods leave a GPU before its repair")
 
 
 class InventorySettings(Section):

@@ -26,10 +26,10 @@ from tests.generators.chart import (
     render_flow_control,
     render_fraction_permissions,
     render_mig_permissions,
-    render_repair_permissions,
     render_pod_condition_permissions,
     render_pod_label_permissions,
     render_refused_pod_permissions,
+    render_repair_permissions,
     render_runtime_class,
 )
 from tests.generators.claim_policy import render_chart_claim_policy, render_claim_policy

@@ -30,7 +30,7 @@ class CordonSource(StrEnum):
     BRAKE = "brake"
     """The agent itself: start after start on the GPU was lost. Kept beyond its end, until the GPU is proved."""
     REPAIR = "repair"
-    """The agent itself: pods leave the GPU so that it can be repaired. Lifted when nothing is repaired there any more."""
+    """The agent itself: pods leave the GPU for its repair. Lifted when nothing is repaired there any more."""
 
 
 _SOURCES: Final = {

@@ -116,12 +116,8 @@ class CordonTask:
                 for source in (CordonSource.COMMAND, CordonSource.BRAKE)
             }
             gpu = next((gpu for gpu, _ in plans.values() if gpu is not None), None)
-            others = [
-                one.describe()
-                for one in table.list_in_force(self._clock.wall())
-                if one.gpu == gpu and one.source not in plans
-            ]
-            still = f"; the GPU stays cordoned {' and '.join(others)}: take the entry out there" if others else ""
+            in_force = table.list_in_force(self._clock.wall())
+            still = _explain_still([one for one in in_force if one.gpu == gpu and one.source not in plans])
             changed = {source: left for source, (_, left) in plans.items() if left != table.by_source.get(source, ())}
             if not changed:
                 raise ControlRefused(f"neither a person nor the brake has cordoned a GPU {command.gpu} here{still}")
@@ -229,6 +225,15 @@ class CordonTask:
             self._bus.publish_fact(NodeRequestRefused(label=key, value=text[:_SHOWN], reason=found), source=self.name)
             self._log.warning("cordon_refused", annotation=key, reason=found)
         self._told[source] = text, problem
+
+
+def _explain_still(others: Sequence[Cordon]) -> str:
+    """What keeps a GPU closed that a person opened; empty for nothing."""
+    if not others:
+        return ""
+    is_repair = {one.source is CordonSource.REPAIR for one in others}
+    ways = ["take the entry out there"] * (False in is_repair) + ["a repair lifts its own"] * (True in is_repair)
+    return f"; the GPU stays cordoned {' and '.join(one.describe() for one in others)}: {', and '.join(ways)}"
 
 
 def _join(problems: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Keeps the fault sessions of this node in the journal, says of each what would be done, and drains in mode act.
 
 Owns the state `RepairState` and the conditions about repairs.
-Refuses to decide: `rules/repair` says what opens, raises and closes a session, and who leaves a GPU. Refuses to ask a GPU
-for anything.
+Refuses to decide: `rules/repair` says what opens, raises and closes a session, and who leaves a GPU. Refuses to ask a
+GPU for anything.
 """
 
 from collections import Counter
@@ -69,7 +69,7 @@ class Repairs:
         """`drain` has pods leave; `None` in mode observe."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, drain
-        self._closed_gpus: dict[GpuUuid, str] = {}
+        self._closed_gpus = dict[GpuUuid, str]()
         self._mode = live.now.repairs.mode
         self._waker = Waker()
         self._is_resumed = False
@@ -154,7 +154,7 @@ class Repairs:
             await self._keep(session, sessions.get(session.number))
 
     async def _bring_drain(self, findings: Findings) -> None:
-        """Bring the drain of the session whose turn it is one step forward; its GPUs are closed as long as it has it."""
+        """Bring the drain of the session whose turn it is one step forward, with the session's GPUs closed."""
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
         if self._drain is None or not self._settling.is_settled or sessions is None or inventory is None:
             return

@@ -98,8 +98,8 @@ class DrainSettings(Section):
     after_deadline: AfterDeadline = knob(
         OneOf[AfterDeadline](("stop", "delete_where_dead")),
         "stop",
-        "stop: ask nobody any more and wait for a person; delete_where_dead: delete the pods whose GPU is dead, whatever"
-        " their disruption budgets say, and ask nobody else",
+        "stop: ask nobody any more and wait for a person; delete_where_dead: delete the pods whose GPU is dead,"
+        " whatever their disruption budgets say, and ask nobody else",
         "a deletion passes disruption budgets by; a GPU that merely waits for a reset still serves its pod",
         reload=True,
     )

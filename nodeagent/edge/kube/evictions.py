@@ -155,7 +155,7 @@ class KubeEvictions:
 
 
 def render_eviction(pod: PodIdentity, version: str = "") -> Json:
-    """The posted document: with a uid no later pod of the same name is meant, with a version no pod that has changed."""
+    """The posted document: with a uid it means no later pod of the same name, with a version no changed pod."""
     eviction: Json = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

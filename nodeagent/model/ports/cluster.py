@@ -28,7 +28,7 @@ class PodDraining(Protocol):
         ...
 
     async def delete(self, seen: BoundPod) -> bool:
-        """Delete the pod with its own grace period, whatever its budgets say; `False` where it is gone or has changed."""
+        """Delete the pod, whatever its budgets say, with its own grace; `False` where it is gone or has changed."""
         ...
 
 

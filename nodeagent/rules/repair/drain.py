@@ -1,7 +1,7 @@
 """The drain of a domain: who has its GPUs, and what is done about each of them now.
 
-Laws: who holds no GPU of the domain is asked nothing. A process without a pod is named and never ended. A budget has the
-last word, except about a pod whose GPU is dead. After the deadline nobody is evicted any more.
+Laws: who holds no GPU of the domain is asked nothing. A process without a pod is named and never ended. A budget has
+the last word, except about a pod whose GPU is dead. After the deadline nobody is evicted any more.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -50,7 +50,8 @@ def list_holders(
     """Everybody with a GPU of the domain: by the journal, and by the device files that processes have open."""
     uuids = {one.uuid for one in domain}
     gpus = [gpu for gpu in inventory.gpus if gpu.uuid in uuids]
-    by_device = {uuid: uuid for uuid in uuids} | {device: gpu.uuid for gpu in gpus for device in gpu.device_uuids}
+    by_device: dict[str, GpuUuid] = {uuid: uuid for uuid in uuids}
+    by_device.update({device: gpu.uuid for gpu in gpus for device in gpu.device_uuids})
     by_minor = {gpu.minor: gpu.uuid for gpu in gpus if gpu.minor is not None}
     held = tuple(holds)
     known = {hold.pod.uid: hold.pod for hold in held}
@@ -138,23 +139,27 @@ def decide_step(
     """What is done about a holder now; `seen` is its pod as the API server has it, if it was read."""
     refusal = _refuse(holder, seen, told)
     if refusal:
-        return HolderStep(holder=holder, step=DrainStep.LEAVE, why=refusal)
-    if seen is not None and seen.is_going:
-        return HolderStep(holder=holder, step=DrainStep.LEAVING, why="it leaves with its own grace period")
-    since = told.since_seconds
-    if since is None:
-        return HolderStep(holder=holder, step=DrainStep.WAIT, why="the GPU is not closed to new pods yet")
-    if since < settings.wait_seconds:
-        left = settings.wait_seconds - since
-        return HolderStep(holder=holder, step=DrainStep.WAIT, why=f"it is asked to leave in {left:.0f} s")
-    if seen is None:
-        return HolderStep(holder=holder, step=DrainStep.LOOK, why="the API server is asked for it")
-    if since < settings.deadline_seconds:
-        return HolderStep(holder=holder, step=DrainStep.EVICT, why="it is asked to leave")
+        step, why = DrainStep.LEAVE, refusal
+    elif seen is not None and seen.is_going:
+        step, why = DrainStep.LEAVING, "it leaves with its own grace period"
+    elif told.since_seconds is None:
+        step, why = DrainStep.WAIT, "the GPU is not closed to new pods yet"
+    elif told.since_seconds < settings.wait_seconds:
+        step, why = DrainStep.WAIT, f"it is asked to leave in {settings.wait_seconds - told.since_seconds:.0f} s"
+    elif seen is None:
+        step, why = DrainStep.LOOK, "the API server is asked for it"
+    elif told.since_seconds < settings.deadline_seconds:
+        step, why = DrainStep.EVICT, "it is asked to leave"
+    else:
+        step, why = _decide_late(holder, dead, settings)
+    return HolderStep(holder=holder, step=step, why=why)
+
+
+def _decide_late(holder: GpuHolder, dead: frozenset[GpuUuid], settings: DrainSettings) -> tuple[DrainStep, str]:
     over = f"it is still there after {settings.deadline_seconds:.0f} s"
     if settings.after_deadline == "delete_where_dead" and holder.gpus & dead:
-        return HolderStep(holder=holder, step=DrainStep.DELETE, why=f"{over}, on a dead GPU: it is deleted")
-    return HolderStep(holder=holder, step=DrainStep.LATE, why=f"{over}: it is asked no more")
+        return DrainStep.DELETE, f"{over}, on a dead GPU: it is deleted"
+    return DrainStep.LATE, f"{over}: it is asked no more"
 
 
 def _refuse(holder: GpuHolder, seen: BoundPod | None, told: Told) -> str:

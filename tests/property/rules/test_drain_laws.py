@@ -15,9 +15,7 @@ from tests.support.gpus import gpu_uuid, make_node
 
 NODE = make_node(4)
 INDEXES = st.integers(0, 3)
-PODS = st.builds(
-    lambda number: PodIdentity(namespace="team", name=f"p{number}", uid=f"u{number}"), st.integers(0, 3)
-)
+PODS = st.builds(lambda number: PodIdentity(namespace="team", name=f"p{number}", uid=f"u{number}"), st.integers(0, 3))
 HOLDS = st.lists(st.builds(lambda pod, index: Hold(pod=pod, device=gpu_uuid(index)), PODS, INDEXES), max_size=6)
 USERS = st.lists(
     st.builds(
@@ -69,7 +67,8 @@ def test_the_laws_of_a_drain(
         assert holder.pod.uid in inside
         assert holder.pod.namespace not in told.spared
         assert seen is not None
-        assert not (seen.is_static or seen.is_going or seen.controller == "DaemonSet")
+        assert (seen.is_static, seen.is_going) == (False, False)
+        assert seen.controller != "DaemonSet"
         assert told.since_seconds is not None
         assert told.since_seconds >= drain.wait_seconds
         is_late = told.since_seconds >= drain.deadline_seconds

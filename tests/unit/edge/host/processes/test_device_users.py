@@ -62,4 +62,3 @@ async def test_the_agent_and_its_children_are_no_users(host: HostTree, worker: W
 async def test_without_a_process_in_sight_nobody_knows(host: HostTree, worker: WorkerThread) -> None:
     with pytest.raises(FileUnreadable):
         await HostDeviceUsers(worker, host.proc).read_users()
-

@@ -31,6 +31,7 @@ AGAIN_SECONDS: Final = 10.0
 """Between two rounds of a drain without news: a budget may have changed its mind, and a process have ended."""
 KUBE_SYSTEM: Final = "kube-system"
 _NO_API: Final = "there is no API server that could ask it to leave"
+_OPEN: Final = "whoever comes: the GPU is not closed to new pods yet"
 _GONE: Final = "the API server has it no more, and its containers end"
 
 
@@ -65,10 +66,11 @@ class DomainDrain:
         here = {holder.pod.uid for holder in holders if holder.pod is not None}
         self._last = {uid: last for uid, last in self._last.items() if uid in here}
         self._tell(session, steps)
-        return tuple(holder.name for holder in holders)
+        is_open = told.since_seconds is None
+        return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
 
     async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:
-        """Who has a GPU of the domain in this moment, looked at anew and asked nothing: for the moment before an act."""
+        """Who has a GPU of the domain now, looked at anew and asked nothing: for the moment before an act."""
         return tuple(holder.name for holder in await self._find(tuple(domain)))
 
     def end(self) -> None:
@@ -94,8 +96,7 @@ class DomainDrain:
             return (), (_name_nobody(str(error)),)
 
     def _read_told(self, domain: tuple[SessionGpu, ...]) -> Told:
-        inventory = self._bus.read(Inventory) or Inventory(generation=0)
-        since = find_closed_since(domain, inventory, self._bus.read(CordonTable), self._clock.wall())
+        since = find_closed_since(domain, self._bus.read(CordonTable), self._clock.wall())
         spared = frozenset({KUBE_SYSTEM, self._live.now.kubernetes.namespace or ""})
         return Told(since_seconds=since, spared=spared)
 

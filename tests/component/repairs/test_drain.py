@@ -154,6 +154,11 @@ async def test_nobody_is_asked_before_the_gpu_is_closed(clock: FakeClock) -> Non
         await anyio.sleep(300)
         assert world.pods.asked == []
         assert world.line == "GPU 3: team/train: the GPU is not closed to new pods yet"
+        world.hold()
+        await anyio.sleep(1)
+        (session,) = world.state.sessions
+        held = await world.drain.bring(session, session.gpus, frozenset())
+        assert held == ("whoever comes: the GPU is not closed to new pods yet",)
 
 
 async def test_after_the_deadline_nobody_is_asked_any_more(clock: FakeClock) -> None:

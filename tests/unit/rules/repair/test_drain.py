@@ -130,13 +130,13 @@ def test_a_gpu_is_dead_by_its_own_fault_alone() -> None:
     assert list_dead(evidence) == frozenset({gpu_uuid(0)})
 
 
-def test_the_drain_begins_when_the_last_present_gpu_is_closed() -> None:
+def test_the_drain_begins_when_the_last_gpu_is_closed() -> None:
     """By a repair: a cordon of another source is not of the drain. A clock that was put back begins anew."""
-    domain = tuple(map(describe_gpu, (*NODE.gpus, make_gpu(7))))
+    domain = tuple(map(describe_gpu, NODE.gpus))
 
     def find(*cordons: Cordon, now: float = 100.0) -> float | None:
         by_source = {source: tuple(one for one in cordons if one.source is source) for source in CordonSource}
-        return find_closed_since(domain, NODE, CordonTable(by_source=by_source), now)
+        return find_closed_since(domain, CordonTable(by_source=by_source), now)
 
     first, second = (
         Cordon(gpu=gpu_uuid(index), source=CordonSource.REPAIR, named=str(index), since_seconds=at)
@@ -147,8 +147,8 @@ def test_the_drain_begins_when_the_last_present_gpu_is_closed() -> None:
     assert find(first) is None
     assert find(first, replace(second, source=CordonSource.COMMAND)) is None
     assert find(first, replace(second, since_seconds=None)) is None
-    assert find_closed_since(domain, NODE, None, 1.0) is None
-    assert find_closed_since((), NODE, None, 1.0) is None
+    assert find_closed_since(domain, None, 1.0) is None
+    assert find_closed_since((), None, 1.0) is None
 
 
 def test_one_line_names_the_holders_and_what_keeps_each() -> None:

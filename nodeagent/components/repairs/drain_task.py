@@ -22,7 +22,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import DeviceUsers, PodDraining
 from nodeagent.model.repairs import FaultSession, SessionGpu
-from nodeagent.rules.repair.drain import Told, decide_step, describe_steps, find_closed_since, list_holders
+from nodeagent.rules.repair.drain import Closing, decide_step, describe_steps, find_closed_since, list_holders
 from nodeagent.rules.repair.plans import name_gpus
 from nodeagent.rules.signals import list_holds
 
@@ -61,7 +61,7 @@ class DomainDrain:
     ) -> tuple[str, ...]:
         """Bring the drain one step forward; returns who still has a GPU of the domain, nobody once it is clear."""
         gpus = tuple(domain)
-        holders, told = await self._find(gpus), self._read_told(gpus)
+        holders, told = await self._find(gpus), self._read_closing(gpus)
         steps = [await self._bring_holder(holder, told, dead) for holder in holders]
         here = {holder.pod.uid for holder in holders if holder.pod is not None}
         self._last = {uid: last for uid, last in self._last.items() if uid in here}
@@ -95,12 +95,12 @@ class DomainDrain:
         except NodeagentError as error:
             return (), (_name_nobody(str(error)),)
 
-    def _read_told(self, domain: tuple[SessionGpu, ...]) -> Told:
+    def _read_closing(self, domain: tuple[SessionGpu, ...]) -> Closing:
         since = find_closed_since(domain, self._bus.read(CordonTable), self._clock.wall())
         spared = frozenset({KUBE_SYSTEM, self._live.now.kubernetes.namespace or ""})
-        return Told(since_seconds=since, spared=spared)
+        return Closing(since_seconds=since, spared=spared)
 
-    async def _bring_holder(self, holder: GpuHolder, told: Told, dead: frozenset[GpuUuid]) -> HolderStep:
+    async def _bring_holder(self, holder: GpuHolder, told: Closing, dead: frozenset[GpuUuid]) -> HolderStep:
         step = decide_step(holder, None, told, dead, self._live.now.repairs.drain)
         if step.step is not DrainStep.LOOK or holder.pod is None:
             return step
@@ -119,7 +119,7 @@ class DomainDrain:
         return step
 
     async def _ask(
-        self, pods: PodDraining, holder: GpuHolder, pod: PodIdentity, told: Told, dead: frozenset[GpuUuid]
+        self, pods: PodDraining, holder: GpuHolder, pod: PodIdentity, told: Closing, dead: frozenset[GpuUuid]
     ) -> tuple[HolderStep, float]:
         """What was done about a pod as the API server has it now, and the seconds until it may be done again."""
         seen = await pods.read_pod(pod)

@@ -13,6 +13,7 @@ from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.drains import BoundPod, DeviceUser, DrainStep, GpuHolder, HolderStep
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.nvidia import DRIVER_DAEMONS
 from nodeagent.model.repairs import Evidence, FaultSession, Outcome, Rung, SessionGpu
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
@@ -22,8 +23,6 @@ from nodeagent.rules.signals import Hold
 
 DEAD: Final = frozenset({"lost", "xid-62", "xid-79", "xid-95", "xid-119", "xid-120", "xid-158", "xid-167"})
 """Faults that leave no work on the GPU: off the bus, a halted controller, silent firmware, uncontained errors."""
-LET_GO: Final = frozenset({"nvidia-persistenced", "nv-fabricmanager"})
-"""Programs of the driver itself: a reset has persistence let go, and needs the fabric manager."""
 UNNAMED: Final = "a pod that the kubelet has yet to name"
 _NAMED: Final = 4
 """Holders named one by one in a line of text."""
@@ -31,7 +30,7 @@ _COMMAND: Final = 40
 """Characters of a process's command line that are shown."""
 
 
-class Told(Value, frozen=True):
+class Closing(Value, frozen=True):
     """The times of a drain for its holders."""
 
     since_seconds: float | None
@@ -83,7 +82,7 @@ def _list_unnamed(
 
 def _is_let_go(user: DeviceUser) -> bool:
     program = user.command.split(" ", 1)[0].rpartition("/")[2]
-    return not user.pod_uid and program in LET_GO
+    return not user.pod_uid and program in DRIVER_DAEMONS
 
 
 def _name_process(user: DeviceUser) -> str:
@@ -131,7 +130,7 @@ def find_closed_since(domain: Iterable[SessionGpu], table: CordonTable | None, n
 
 
 def decide_step(
-    holder: GpuHolder, seen: BoundPod | None, told: Told, dead: frozenset[GpuUuid], settings: DrainSettings
+    holder: GpuHolder, seen: BoundPod | None, told: Closing, dead: frozenset[GpuUuid], settings: DrainSettings
 ) -> HolderStep:
     """What is done about a holder now; `seen` is its pod as the API server has it, if it was read."""
     refusal = _refuse(holder, seen, told)
@@ -159,7 +158,7 @@ def _decide_late(holder: GpuHolder, dead: frozenset[GpuUuid], settings: DrainSet
     return DrainStep.LATE, f"{over}: it is asked no more"
 
 
-def _refuse(holder: GpuHolder, seen: BoundPod | None, told: Told) -> str:
+def _refuse(holder: GpuHolder, seen: BoundPod | None, told: Closing) -> str:
     """Why a holder is never asked to leave; empty for a pod that may be asked, and before its pod was read."""
     if holder.pod is None:
         return holder.obstacle

@@ -8,7 +8,7 @@ from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.drains import BoundPod, DeviceUser, DrainStep
 from nodeagent.model.ids import GpuUuid
 from nodeagent.rules.repair.domains import describe_gpu, list_pods
-from nodeagent.rules.repair.drain import Told, decide_step, list_holders
+from nodeagent.rules.repair.drain import Closing, decide_step, list_holders
 from nodeagent.rules.signals import Hold
 from tests.support.examples import examples
 from tests.support.gpus import gpu_uuid, make_node
@@ -28,7 +28,7 @@ USERS = st.lists(
     max_size=4,
 )
 UUIDS = st.frozensets(INDEXES.map(gpu_uuid), min_size=1)
-TOLD = st.builds(Told, since_seconds=st.none() | st.floats(0, 4000), spared=st.frozensets(st.just("team")))
+TOLD = st.builds(Closing, since_seconds=st.none() | st.floats(0, 4000), spared=st.frozensets(st.just("team")))
 SEEN = st.none() | st.builds(
     BoundPod,
     pod=st.just(PodIdentity(namespace="team", name="p0", uid="u0")),
@@ -46,7 +46,7 @@ def test_the_laws_of_a_drain(
     uuids: frozenset[GpuUuid],
     holds: list[Hold],
     users: list[DeviceUser],
-    told: Told,
+    told: Closing,
     seen: BoundPod | None,
     dead: frozenset[GpuUuid],
     drain: DrainSettings,

@@ -11,7 +11,7 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.repair.drain import (
     UNNAMED,
-    Told,
+    Closing,
     decide_step,
     describe_steps,
     find_closed_since,
@@ -93,11 +93,11 @@ def test_a_gpu_that_is_gone_is_drained_by_the_journal() -> None:
     ],
 )
 def test_a_pod_is_told_then_asked_and_after_the_deadline_asked_no_more(since: float | None, step: DrainStep) -> None:
-    assert decide_step(HOLDER, SEEN, Told(since_seconds=since), DEAD, SETTINGS).step is step
+    assert decide_step(HOLDER, SEEN, Closing(since_seconds=since), DEAD, SETTINGS).step is step
 
 
 def test_a_pod_is_deleted_only_where_the_settings_say_so_and_its_gpu_is_dead() -> None:
-    late, deletes = Told(since_seconds=1800.0), replace(SETTINGS, after_deadline="delete_where_dead")
+    late, deletes = Closing(since_seconds=1800.0), replace(SETTINGS, after_deadline="delete_where_dead")
     assert decide_step(HOLDER, SEEN, late, DEAD, deletes).step is DrainStep.DELETE
     assert decide_step(HOLDER, SEEN, late, frozenset({gpu_uuid(1)}), deletes).step is DrainStep.LATE
     assert decide_step(HOLDER, SEEN, late, DEAD, SETTINGS).step is DrainStep.LATE
@@ -113,14 +113,14 @@ def test_a_pod_is_deleted_only_where_the_settings_say_so_and_its_gpu_is_dead() -
     ],
 )
 def test_who_cannot_be_asked_is_an_obstacle_with_a_reason(holder: GpuHolder, seen: BoundPod | None, why: str) -> None:
-    told = Told(since_seconds=9999.0, spared=frozenset({"kube-system"}))
+    told = Closing(since_seconds=9999.0, spared=frozenset({"kube-system"}))
     decided = decide_step(holder, seen, told, DEAD, replace(SETTINGS, after_deadline="delete_where_dead"))
     assert decided.step is DrainStep.LEAVE
     assert decided.why.startswith(why)
 
 
 def test_a_pod_that_leaves_or_was_not_read_is_waited_for() -> None:
-    told = Told(since_seconds=100.0)
+    told = Closing(since_seconds=100.0)
     assert decide_step(HOLDER, replace(SEEN, is_going=True), told, DEAD, SETTINGS).step is DrainStep.LEAVING
     assert decide_step(HOLDER, None, told, DEAD, SETTINGS).step is DrainStep.LOOK
 

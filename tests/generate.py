@@ -29,6 +29,7 @@ from tests.generators.chart import (
     render_pod_condition_permissions,
     render_pod_label_permissions,
     render_refused_pod_permissions,
+    render_repair_permissions,
     render_runtime_class,
 )
 from tests.generators.claim_policy import render_chart_claim_policy, render_claim_policy
@@ -57,6 +58,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/config.example.yaml": render_example,
     "deploy/chart/templates/rbac.yaml": render_chart_permissions,
     "deploy/chart/templates/rbac-mig.yaml": render_mig_permissions,
+    "deploy/chart/templates/rbac-repairs.yaml": render_repair_permissions,
     "deploy/chart/templates/rbac-pod-labels.yaml": render_pod_label_permissions,
     "deploy/chart/templates/rbac-claims.yaml": render_claim_permissions,
     "deploy/claim-policy.yaml": render_claim_policy,

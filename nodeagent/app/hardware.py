@@ -20,7 +20,6 @@ from nodeagent.model.ports import (
     DriverTool,
     FaultInjector,
     GpuPartitioning,
-    GpuProver,
     GpuSource,
     ModuleLoader,
 )
@@ -75,8 +74,6 @@ class Hardware(Struct, frozen=True):
     """Access for changes of GPUs; `None` where no component changes any."""
     tool: DriverTool | None = None
     """The driver's own program; `None` where there is none."""
-    prover: GpuProver | None = None
-    """What has GPUs compute; `None` where GPUs are made up."""
     vendor: Vendor = VENDOR
     driver_files: DriverFileSource | None = None
     """The driver's files for containers; `None` where they lie on the host as NVIDIA's driver installs them."""

@@ -115,7 +115,7 @@ class OptionalComponents:
 
     @cached_property
     def prover(self) -> "BackgroundProver":
-        """The prover for the life of the process, if free GPUs are proven."""
+        """The prover for the life of the process, if GPUs are proven."""
         # Loaded here for the same reason as the repairs.
         from nodeagent.edge.cuda.child import BackgroundProver  # noqa: PLC0415
 
@@ -181,17 +181,22 @@ class OptionalComponents:
         needs = ("allocations_recovered",)
         return (ComponentSpec("claims", self._build_claims, needs=needs, opens=("claims_known",), stop_stage=10),)
 
+    @property
+    def _is_simulated(self) -> bool:
+        return self._live.now.gpus.simulated_profile is not None
+
     def _repair_specs(self) -> tuple[ComponentSpec, ...]:
         # Loaded here, before any component starts, and not at all on the nodes without repairs, which are most.
         from nodeagent.app.wiring.repairs import build_repairs  # noqa: PLC0415
 
         sessions = RepairSessions(self._kubelet.journal, self._services.clock)
-        build = partial(build_repairs, self._services, self._hardware, sessions)
+        prover = None if self._is_simulated else self.prover
+        build = partial(build_repairs, self._services, self._hardware, sessions, prover, self._cluster.open_draining)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
 
     def _proof_specs(self) -> tuple[ComponentSpec, ...]:
-        if self._live.now.gpus.simulated_profile is not None:
+        if self._is_simulated:
             # Simulated GPUs compute nothing, so there is nothing to prove.
             return ()
         from nodeagent.components.proof.component import STORE, Proof  # noqa: PLC0415

@@ -9,21 +9,18 @@ from anyio.abc import TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.app.hardware import ExtraReadings, Hardware, is_partitioning_used
-from nodeagent.app.host_root import find_driver_roots, see_dev_root, see_in_host_root
+from nodeagent.app.host_root import see_dev_root, see_in_host_root
 from nodeagent.components.driver.plan_markers import DriverPlace
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.clock import SystemClock
-from nodeagent.edge.cuda.child import ProverChild
 from nodeagent.edge.host.devices.device_node_files import DeviceNodeFiles
 from nodeagent.edge.host.devices.sysfs import read_gpu_functions
-from nodeagent.edge.host.driver.cuda_check import LIBRARY
 from nodeagent.edge.host.driver.cuda_child import CudaChild
 from nodeagent.edge.host.driver.driver_probe import HostDriverProbe, ProbeSettings
 from nodeagent.edge.host.driver.module_loader import HostModules
 from nodeagent.edge.host.driver.off_loop import HostDeviceNodes, MarkerDirectory
-from nodeagent.edge.host.driver.roots import find_library
 from nodeagent.edge.host.driver.tool_child import DriverToolChild
 from nodeagent.edge.nvml.agent.asker import NvmlSettings
 from nodeagent.edge.nvml.agent.client import NvmlGpus
@@ -32,7 +29,6 @@ from nodeagent.model.driver import PciFunction
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import GpuReadout
 from nodeagent.model.ports import GpuEvent
-from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.telemetry import NodeSample
 
 _BUS_SECONDS = 2.0
@@ -77,19 +73,6 @@ class WatchedGpus:
             raise
 
 
-class FreshProver:
-    """The port `GpuProver`: looks for the CUDA library at each use, as a driver container may have come meanwhile."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
-        """Have the GPU compute in a child of its own."""
-        roots = await anyio.to_thread.run_sync(find_driver_roots, self._settings)
-        library = await anyio.to_thread.run_sync(find_library, roots.driver, LIBRARY)
-        return await ProverChild(library, dict(self._settings.driver.worker_environment)).prove(gpu, plan, peers)
-
-
 class RealHardware:
     """Builds and runs the edges of a node with real GPUs."""
 
@@ -126,7 +109,6 @@ class RealHardware:
             extras=self._extras,
             partitioning=self._partitioning,
             tool=DriverToolChild(name_driver(self._settings)[0].rstrip("/")),
-            prover=FreshProver(self._settings),
         )
 
     def _build_partitioning(self) -> NvmlPartitioning:

@@ -15,7 +15,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
-from nodeagent.config.sections.repairers import judge_node_conditions
+from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
 
@@ -207,6 +207,7 @@ RULES: Final = (
     Rule(("fractions.usage_socket",), _usage_socket),
     Rule(("signals.nvsentinel.socket",), _nvsentinel_socket),
     Rule(("signals.node_conditions",), judge_node_conditions),
+    Rule(("repairs.drain", "kubernetes.delete_refused_pods"), judge_drain),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
     Rule(("labels.static",), _static_labels),

@@ -186,6 +186,10 @@ class Eviction(StrEnum):
     """The pod is gone, or replaced by another of the same name."""
     BLOCKED = "blocked"
     """A disruption budget forbids the eviction at the moment."""
+    SEVERAL_BUDGETS = "several_budgets"
+    """More than one disruption budget is about the pod, for which the API server evicts nothing."""
+    CHANGED = "changed"
+    """The pod has changed since it was read."""
 
 
 class PodLabels(Value, frozen=True):

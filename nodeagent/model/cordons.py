@@ -29,12 +29,15 @@ class CordonSource(StrEnum):
     """HAMi's annotation of the node."""
     BRAKE = "brake"
     """The agent itself: start after start on the GPU was lost. Kept beyond its end, until the GPU is proved."""
+    REPAIR = "repair"
+    """The agent itself: pods leave the GPU for its repair. Lifted when nothing is repaired there any more."""
 
 
 _SOURCES: Final = {
     CordonSource.ANNOTATION: f"the annotation {CORDON_ANNOTATION}",
     CordonSource.HAMI: f"the annotation {HAMI_CORDON_ANNOTATION}",
     CordonSource.BRAKE: "the brake",
+    CordonSource.REPAIR: "a repair",
 }
 
 
@@ -51,7 +54,7 @@ class Cordon(Value, frozen=True):
     who: str = ""
     """The person who gave the command."""
     since_seconds: float | None = None
-    """When the brake closed the GPU; `None` for a cordon by any other source."""
+    """When the brake or a repair closed the GPU; `None` for a cordon by any other source."""
     closings: int = 0
     """How many times the brake has closed the GPU without a proved start in between."""
 

@@ -98,3 +98,5 @@ VENDOR: Final = Vendor(
     control_nodes=("/dev/nvidiactl", *UNIFIED_MEMORY_NODES, "/dev/nvidia-modeset"),
     visible_devices="NVIDIA_VISIBLE_DEVICES",
 )
+DRIVER_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager"})
+"""Programs of the driver with GPUs open: a reset has persistence let go, and needs the fabric manager."""

@@ -211,6 +211,8 @@ class RepairState(Value, frozen=True):
     """For each open session."""
     reasons: Mapping[GpuUuid, str] = field(default_factory=dict)
     """Why each GPU without an open session has none."""
+    closed_gpus: Mapping[GpuUuid, str] = field(default_factory=dict)
+    """The GPUs that are kept from new pods for a repair, each with the reason."""
     opened: int = 0
     """Sessions opened since the agent started."""
     closed: Mapping[Ending, int] = field(default_factory=dict)

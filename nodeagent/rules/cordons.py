@@ -5,7 +5,7 @@ that no slip of the pen opens a GPU. A source without a word about a GPU lifts i
 cordons of other sources.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -127,6 +127,24 @@ def plan_uncordon(name: str, inventory: Inventory, kept: Sequence[Cordon]) -> tu
     return next(iter(known), None), tuple(each for each in kept if each.gpu not in known)
 
 
+def plan_repairs(
+    asked: Mapping[GpuUuid, str], inventory: Inventory, kept: Iterable[Cordon], now_seconds: float
+) -> tuple[Cordon, ...]:
+    """The cordons of repairs, each with the time since which it stands."""
+    since = {one.gpu: one.since_seconds for one in kept}
+    names = {gpu.uuid: str(gpu.index) for gpu in inventory.gpus}
+    return tuple(
+        Cordon(
+            gpu=gpu,
+            source=CordonSource.REPAIR,
+            named=names.get(gpu, gpu),
+            reason=reason,
+            since_seconds=since.get(gpu, now_seconds),
+        )
+        for gpu, reason in sorted(asked.items())
+    )
+
+
 def drop_over(table: CordonTable, now_seconds: float) -> dict[CordonSource, tuple[Cordon, ...]]:
     """The sources with cordons whose end has come, with their other cordons; the brake opens by proof, not by time."""
     return {
@@ -153,6 +171,8 @@ def explain_opening(cordon: Cordon, index: int) -> str:
         case CordonSource.BRAKE:
             pause = "" if cordon.until_seconds is None else f" after {render_until(cordon.until_seconds)}"
             return f"a single pod that lasts{pause}; `nodeagent gpu uncordon {index}` opens GPU {index} at once"
+        case CordonSource.REPAIR:
+            return f"the end of the repair: `nodeagent repairs explain {index}`"
     assert_never(cordon.source)
 
 

@@ -192,6 +192,15 @@ def test_others_may_be_asked_to_make_way_only_where_a_setting_needs_it(setting: 
 
 
 @needs_helm
+def test_pods_leave_for_repairs_only_where_the_agent_repairs() -> None:
+    """With the reviewed rights, and none of the rights in mode observe."""
+    reviewed = read_objects((ROOT / "deploy/rbac-repairs.yaml").read_text())
+    assert not reviewed.keys() & render_objects("--set", "config.repairs.mode=observe").keys()
+    added = render_objects("--set", "config.repairs.mode=act")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
 def test_a_share_of_the_api_server_is_kept_for_agents_unless_it_is_not_wanted() -> None:
     """The reviewed file, with the release's account."""
     reviewed = read_objects((ROOT / "deploy/flow-control.yaml").read_text())

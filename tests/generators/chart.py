@@ -23,6 +23,8 @@ _DELETES_PODS = "{{- if ((.Values.config).kubernetes).delete_refused_pods }}\n"
 
 _WRITES_CONDITIONS = "{{- if ((.Values.config).signals).pod_condition }}\n"
 
+_REPAIRS = '{{- if eq (((.Values.config).repairs).mode | default "off") "act" }}\n'
+
 _MAKES_WAY = (
     "{{- if and ((.Values.config).mig).manage"
     ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
@@ -48,6 +50,13 @@ def render_mig_permissions() -> str:
     name = "rbac-mig.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + _MAKES_WAY + body + "{{- end }}\n"
+
+
+def render_repair_permissions() -> str:
+    """`deploy/chart/templates/rbac-repairs.yaml`: only where the agent repairs GPUs."""
+    name = "rbac-repairs.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
+    return _HEAD.format(name=name) + _REPAIRS + body + "{{- end }}\n"
 
 
 def render_claim_permissions() -> str:

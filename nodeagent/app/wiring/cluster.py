@@ -24,7 +24,7 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
-from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
@@ -197,3 +197,7 @@ class ClusterWiring:
         node = self._open_node()
         assert node is not None
         return node, KubeEvictions(self.use_client(), self._node_name)
+
+    def open_draining(self) -> KubeDraining | None:
+        """What has pods leave for a repair; `None` without an API server."""
+        return KubeDraining(self.use_client()) if self.is_in_use else None

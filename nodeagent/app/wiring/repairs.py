@@ -1,9 +1,12 @@
 """Builds the component that keeps fault sessions, and in mode act what acts on GPUs and the node."""
 
+from collections.abc import Callable
+
 from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import Repairs
+from nodeagent.components.repairs.drain_task import DomainDrain
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.log.audit import noting
@@ -11,7 +14,8 @@ from nodeagent.edge.host.driver.tool_child import run_tool
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
-from nodeagent.model.ports import RepairJournal
+from nodeagent.edge.host.processes.device_users import HostDeviceUsers
+from nodeagent.model.ports import GpuProver, PodDraining, RepairJournal
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.rules.repair.acts import ACT
 
@@ -46,9 +50,19 @@ class RebootRequest:
         return ToolAnswer(code=0)
 
 
-def build_repairs(services: Services, hardware: Hardware, journal: RepairJournal) -> Repairs:
+def build_repairs(
+    services: Services,
+    hardware: Hardware,
+    journal: RepairJournal,
+    prover: GpuProver | None,
+    open_draining: Callable[[], PodDraining | None],
+) -> Repairs:
     """The component; it can act in mode act alone, and where the driver has a program for it."""
-    if services.live.now.repairs.mode != ACT or hardware.tool is None:
+    live = services.live
+    if live.now.repairs.mode != ACT or hardware.tool is None:
         return Repairs(*services, journal)
-    ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(services.live).request, hardware.prover)
-    return Repairs(*services, journal, ports)
+    ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, prover)
+    # The processes of simulated GPUs are made up: their device files must not be looked up on this host.
+    is_simulated = live.now.gpus.simulated_profile is not None
+    users = None if is_simulated else HostDeviceUsers(WorkerThread("device users"), live.now.node.proc_dir)
+    return Repairs(*services, journal, ports, DomainDrain(*services, open_draining(), users))

@@ -1,4 +1,4 @@
-"""Carries out cordons of GPUs: as the node's annotations ask, as people command, and until their end.
+"""Carries out cordons of GPUs: as the node's annotations and repairs ask, as people command, and until their end.
 
 Owns the cordons in the journal, and what is reported of misspelt ones. A cordon counts once it is durable, and ends by
 the wall clock whether or not the journal can be written.
@@ -23,6 +23,7 @@ from nodeagent.model.events import ConfigurationReloaded, GpuCordoned, GpuUncord
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.orders import CORDON_GPU, UNCORDON_GPU, CordonCommand, UncordonCommand
 from nodeagent.model.ports import CordonStore
+from nodeagent.model.repairs import RepairState
 from nodeagent.rules.cordons import (
     ANNOTATIONS,
     AskedCordon,
@@ -31,6 +32,7 @@ from nodeagent.rules.cordons import (
     find_next_end,
     plan_command,
     plan_cordons,
+    plan_repairs,
     plan_uncordon,
 )
 
@@ -69,7 +71,7 @@ class CordonTask:
 
     async def run(self, orders: OrderHandlers) -> None:
         """Follow annotations, commands and the clock until cancelled."""
-        watched = self._bus.watch_all(NodeRequests, Inventory, CordonTable, client=f"{self.name} cordons")
+        watched = self._bus.watch_all(NodeRequests, Inventory, CordonTable, RepairState, client=f"{self.name} cordons")
         with orders.carrying_out(CORDON_GPU, self.cordon), orders.carrying_out(UNCORDON_GPU, self.uncordon):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, watched, name="offering cordon states")
@@ -114,12 +116,8 @@ class CordonTask:
                 for source in (CordonSource.COMMAND, CordonSource.BRAKE)
             }
             gpu = next((gpu for gpu, _ in plans.values() if gpu is not None), None)
-            others = [
-                one.describe()
-                for one in table.list_in_force(self._clock.wall())
-                if one.gpu == gpu and one.source not in plans
-            ]
-            still = f"; the GPU stays cordoned {' and '.join(others)}: take the entry out there" if others else ""
+            in_force = table.list_in_force(self._clock.wall())
+            still = _explain_still([one for one in in_force if one.gpu == gpu and one.source not in plans])
             changed = {source: left for source, (_, left) in plans.items() if left != table.by_source.get(source, ())}
             if not changed:
                 raise ControlRefused(f"neither a person nor the brake has cordoned a GPU {command.gpu} here{still}")
@@ -159,6 +157,7 @@ class CordonTask:
                     self._ended()
                     await self._keep(table, source, left, "its time is over")
                 await self._bring_annotations(inventory)
+                await self._bring_repairs(inventory)
             except JournalUnavailable as error:
                 self._conditions.set(_REFUSED, key="journal", detail=f"it is not kept: {error}")
                 return RETRY_SECONDS
@@ -185,6 +184,17 @@ class CordonTask:
                 plan = CordonPlan(cordons=kept, problems=(str(error),))
             await self._keep(table, source, plan.cordons, "taken out of the annotation")
             self._tell(source, text, plan)
+
+    async def _bring_repairs(self, inventory: Inventory) -> None:
+        """Bring the cordons that repairs ask for; none where the agent repairs nothing."""
+        is_acting, repairs = self._live.now.repairs.mode == "act", self._bus.read(RepairState)
+        if is_acting and repairs is None:
+            return
+        asked = repairs.closed_gpus if is_acting and repairs is not None else {}
+        table = self._store.cordons() or CordonTable()
+        kept = table.by_source.get(CordonSource.REPAIR, ())
+        cordons = plan_repairs(asked, inventory, kept, self._clock.wall())
+        await self._keep(table, CordonSource.REPAIR, cordons, "nothing is repaired there any more")
 
     async def _keep(self, table: CordonTable, source: CordonSource, cordons: tuple[Cordon, ...], why: str) -> None:
         """Make the cordons of a source durable, and publish what changed; without a change nothing is written."""
@@ -215,6 +225,15 @@ class CordonTask:
             self._bus.publish_fact(NodeRequestRefused(label=key, value=text[:_SHOWN], reason=found), source=self.name)
             self._log.warning("cordon_refused", annotation=key, reason=found)
         self._told[source] = text, problem
+
+
+def _explain_still(others: Sequence[Cordon]) -> str:
+    """What keeps a GPU closed that a person opened; empty for nothing."""
+    if not others:
+        return ""
+    is_repair = {one.source is CordonSource.REPAIR for one in others}
+    ways = ["take the entry out there"] * (False in is_repair) + ["a repair lifts its own"] * (True in is_repair)
+    return f"; the GPU stays cordoned {' and '.join(one.describe() for one in others)}: {', and '.join(ways)}"
 
 
 def _join(problems: Sequence[str]) -> str:

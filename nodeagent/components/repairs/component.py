@@ -6,6 +6,7 @@ Refuses to wait for an act: `acting_task.py` carries acts out, and this componen
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -13,6 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import Acting, ActPorts
+from nodeagent.components.repairs.drain_task import AGAIN_SECONDS, DomainDrain
 from nodeagent.components.repairs.steps import describe_steps
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -24,21 +26,25 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.cordons import CordonTable
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import GpuEventReported, RepairStepped
 from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, RepairState, Rung, SessionPlan
+from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.repair.acts import PROOF_SECONDS, judge_proof, read_reach, take_reading
+from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, judge_proof, read_reach, refuse_act, take_reading
+from nodeagent.rules.repair.domains import find_domain
+from nodeagent.rules.repair.drain import find_drained, list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.outcomes import Reading, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
-from nodeagent.rules.repair.sessions import Moment, begin_attempt, resume_session, take_findings
+from nodeagent.rules.repair.sessions import Moment, begin_attempt, end_attempt, resume_session, take_findings
 from nodeagent.rules.repair.settling import Settling, note_poll
 from nodeagent.rules.signals import list_holds
 
@@ -62,10 +68,14 @@ class Repairs:
         live: LiveSettings,
         journal: RepairJournal,
         ports: ActPorts | None = None,
+        drain: DomainDrain | None = None,
     ) -> None:
-        """`ports` are there in mode act alone."""
+        """`ports` and `drain`, which has pods leave, are there in mode act alone."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._journal = journal
+        self._journal, self._drain = journal, drain
+        self._closed_gpus = dict[GpuUuid, str]()
+        self._occupied, self._left = set[int](), set[int]()
+        """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
         self._mode = live.now.repairs.mode
         self._waker = Waker()
         self._acting = Acting(ports, clock, self._note_act) if ports is not None else None
@@ -81,7 +91,16 @@ class Repairs:
         now = self._clock.monotonic()
         self._settling = Settling(since_seconds=now, polls_first=self._live.now.health.clean_polls)
         self._polled_at = now
-        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims, ClusterNode)
+        watched = (
+            HealthReport,
+            Inventory,
+            DriverState,
+            AllocationTable,
+            FractionTable,
+            ReadyClaims,
+            ClusterNode,
+            CordonTable,
+        )
         states = self._bus.watch_all(*watched, client=self.name)
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._waker.follow, states, name="repairs states")
@@ -97,8 +116,18 @@ class Repairs:
         if not self._settling.is_settled:
             due = self._polled_at + self._live.now.health.poll_seconds
             return max(0.0, due - self._clock.monotonic())
-        is_proving = self._acting is not None and self._acting.reading is not None
-        return RETRY_SECONDS if self._is_late or is_proving else None
+        if self._acting is not None and self._acting.reading is not None:
+            due = self._acting.ended_at + self._polls_seconds - self._clock.monotonic()
+            return due if due > 0 else RETRY_SECONDS
+        if self._is_late:
+            return RETRY_SECONDS
+        return AGAIN_SECONDS if self._closed_gpus else None
+
+    @property
+    def _polls_seconds(self) -> float:
+        """The time of the polls that a GPU needs to be well again."""
+        health = self._live.now.health
+        return health.clean_polls * health.poll_seconds
 
     async def _bring(self) -> Findings:
         """Bring the sessions to the newest findings, each change durable before it is published."""
@@ -109,7 +138,8 @@ class Repairs:
             self._poll(findings)
             await self._take(findings)
             await self._follow_act(findings)
-            await self._begin_act()
+            if await self._clear(findings):
+                await self._begin_act()
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("repair_session_not_kept", reason=str(error))
@@ -183,12 +213,40 @@ class Repairs:
             acting.clear()
 
     def _judge_proof(self, session: FaultSession, findings: Findings, acting: Acting) -> Reading:
-        health, waited = self._live.now.health, self._clock.monotonic() - acting.ended_at
-        polls_seconds = health.clean_polls * health.poll_seconds
-        if waited < polls_seconds:
+        waited = self._clock.monotonic() - acting.ended_at
+        if waited < self._polls_seconds:
             return Reading(outcome=None)
         is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
-        return judge_proof(session, findings, waited, polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
+        return judge_proof(session, findings, waited, self._polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
+
+    async def _clear(self, findings: Findings) -> bool:
+        """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""
+        sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
+        if self._drain is None or sessions is None or inventory is None or not self._is_settled:
+            return self._drain is None
+        reach = self._read_reach()
+        session = find_drained(tuple(sessions.values()), inventory, self._moment, reach.up_to)
+        is_under_way = session is not None and session.under_way is not None
+        if session is None or not (is_under_way or not refuse_act(session, (), reach, inventory)):
+            self._closed_gpus = {}
+            self._drain.end()
+            return False
+        domain = find_domain(session, session.rung, inventory)
+        self._closed_gpus = {gpu.uuid: f"session {session.number}, {session.cause}" for gpu in domain}
+        if is_under_way:
+            return False
+        held = await self._drain.bring(session, domain, list_dead(findings.evidence))
+        self._note_holders(session, held)
+        return not held
+
+    def _note_holders(self, session: FaultSession, held: Sequence[str]) -> None:
+        """Who refused an attempt has left once holders were seen and are seen no more."""
+        if held:
+            self._occupied.add(session.number)
+            self._left.discard(session.number)
+        elif session.number in self._occupied:
+            self._occupied.discard(session.number)
+            self._left.add(session.number)
 
     async def _begin_act(self) -> None:
         """Begin the act of the session that nothing keeps back, after its intent is durable."""
@@ -209,6 +267,13 @@ class Repairs:
         kept = keep_settings(gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus) if plan.rung.is_reset else ()
         attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
         written = await self._keep(replace(begun, attempts=attempts), session)
+        self._left.discard(written.number)
+        if self._drain is not None and (held := await self._drain.compare(find_domain(written, plan.rung, inventory))):
+            self._note_holders(written, held)
+            await self._keep(
+                end_attempt(written, Outcome.IN_USE, moment, f"came meanwhile: {', '.join(held)}"), written
+            )
+            return
         acting.session = written.number
         self._tasks.start_soon(acting.carry_out, written, settings.reset_seconds, name="repairs act")
 
@@ -232,12 +297,16 @@ class Repairs:
         return kept
 
     def _plan(self) -> tuple[SessionPlan, ...]:
-        read, settings = self._bus.read, self._live.now.repairs
+        read = self._bus.read
         inventory = read(Inventory) or Inventory(generation=0)
         holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
-        reach = read_reach(settings, read(ClusterNode), read(DriverState))
         sessions = tuple((self._journal.sessions() or {}).values())
+        reach = replace(self._read_reach(), left=frozenset(self._left))
         return plan_sessions(sessions, inventory, holds, self._moment, self._mode, reach)
+
+    def _read_reach(self) -> Reach:
+        read = self._bus.read
+        return read_reach(self._live.now.repairs, read(ClusterNode), read(DriverState))
 
     def _publish(self, findings: Findings) -> None:
         read, unsettled = self._bus.read, self._settling.describe()
@@ -251,6 +320,7 @@ class Repairs:
             sessions=tuple(known),
             plans=plans,
             reasons=explain_absences(known, inventory, report, findings, unsettled),
+            closed_gpus=dict(self._closed_gpus),
             opened=self._opened,
             closed=dict(self._closed),
         )

@@ -5,10 +5,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from nodeagent.config.compound import ListOf, MapOf
+from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
+from nodeagent.config.sections.repairers import DrainSettings
 from nodeagent.model.orders import RELEASE_SECONDS
 
 SIMULATED = "simulated:"
@@ -285,6 +286,7 @@ class RepairsSettings(Section):
         "a node is drained first, and a bare machine takes half an hour to boot",
         reload=True,
     )
+    drain: DrainSettings = knob(Nested(DrainSettings), DrainSettings(), "how pods leave a GPU before its repair")
 
 
 class ProofSettings(Section):

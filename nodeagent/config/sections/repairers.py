@@ -1,4 +1,4 @@
-"""`signals.node_conditions` and `signals.nvsentinel`: faults of GPUs for the programs that repair or replace nodes.
+"""`signals.node_conditions`, `signals.nvsentinel` and `repairs.drain`: repairs, by other programs and by the agent.
 
 Owns the rule for types of node conditions: a type has one writer and one meaning.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nodeagent.config.kinds import AbsolutePath, Flag, OneOf, Text
+from nodeagent.config.kinds import AbsolutePath, Flag, Number, OneOf, Text
 from nodeagent.config.knobs import Section, knob, required
 from nodeagent.model.cluster import DEVICE_PREFIX
 from nodeagent.model.nvidia import LABEL_PREFIX
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Polarity: TypeAlias = Literal["healthy", "faulty"]
 LeastSeverity: TypeAlias = Literal["critical", "warn"]
+AfterDeadline: TypeAlias = Literal["stop", "delete_where_dead"]
 Strategy: TypeAlias = Literal["store_only", "execute"]
 
 KUBERNETES_TYPES: Final = frozenset(
@@ -75,6 +76,50 @@ class NvsentinelSettings(Section):
         "a second opinion on the same GPUs must not move pods before somebody has compared both",
         reload=True,
     )
+
+
+class DrainSettings(Section):
+    """How pods leave a GPU before the agent repairs it."""
+
+    wait_seconds: float = knob(
+        Number(0, 86400),
+        60.0,
+        "from the closing of the GPUs, of whose fault the pods have been told, to the first eviction",
+        "a program that reads the fault has time to end in its own way",
+        reload=True,
+    )
+    deadline_seconds: float = knob(
+        Number(1, 604800),
+        1800.0,
+        "from the closing of the GPUs to the decision about the pods that are still there",
+        "a disruption budget of a single replica blocks for ever; half an hour lets most others move",
+        reload=True,
+    )
+    after_deadline: AfterDeadline = knob(
+        OneOf[AfterDeadline](("stop", "delete_where_dead")),
+        "stop",
+        "stop: ask nobody any more and wait for a person; delete_where_dead: delete the pods whose GPU is dead,"
+        " whatever their disruption budgets say, and ask nobody else",
+        "a deletion passes disruption budgets by; a GPU that merely waits for a reset still serves its pod",
+        reload=True,
+    )
+
+
+def judge_drain(settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Every breach: path and message."""
+    drain = settings.repairs.drain
+    if drain.wait_seconds >= drain.deadline_seconds:
+        message = (
+            f"after {drain.wait_seconds:g} s the deadline of {drain.deadline_seconds:g} s is over, and no pod would be"
+            " asked to leave; give less than repairs.drain.deadline_seconds"
+        )
+        yield "repairs.drain.wait_seconds", message
+    if drain.after_deadline == "delete_where_dead" and settings.kubernetes.delete_refused_pods:
+        message = (
+            "with kubernetes.delete_refused_pods a policy lets the agent delete no pod that has started; give stop, or"
+            " leave kubernetes.delete_refused_pods empty"
+        )
+        yield "repairs.drain.after_deadline", message
 
 
 def judge_node_conditions(settings: "Settings") -> Iterator[tuple[str, str]]:

@@ -126,6 +126,8 @@ class ApiBusy(ApiRefused):
     remedy = "nodeagent waits as long as it was asked to"
     is_budget = False
     """Whether a disruption budget said no: about a pod, and not about our requests."""
+    budget = ""
+    """The budget's own words, with its name."""
 
 
 class ApiFailed(ApiRefused):
@@ -134,6 +136,7 @@ class ApiFailed(ApiRefused):
     remedy = "nodeagent keeps trying"
 
 
+_BUDGET = "DisruptionBudget"
 _BY_STATUS: dict[int, type[ApiRefused]] = {
     HTTPStatus.UNAUTHORIZED: ApiUnauthorized,
     HTTPStatus.FORBIDDEN: ApiForbidden,
@@ -161,6 +164,7 @@ def translate_answer(
     refused = translate_status(attempted, status, message, retry_after_seconds)
     if isinstance(refused, ApiBusy):
         refused.is_budget = names_budget(content)
+        refused.budget = find_budget(content)
     elif isinstance(refused, ApiNotFound):
         refused.is_object = names_object(content)
     return refused
@@ -168,7 +172,15 @@ def translate_answer(
 
 def names_budget(content: bytes) -> bool:
     """Whether a disruption budget refuses: no other refusal has this word among the causes."""
-    return _has_cause(content, "reason", "DisruptionBudget")
+    return _has_cause(content, "reason", _BUDGET)
+
+
+def find_budget(content: bytes) -> str:
+    """What the disruption budget says, such as how many pods it needs; empty for another refusal."""
+    with suppress(ValueError, AttributeError, TypeError):
+        causes = (json.loads(content).get("details") or {}).get("causes") or ()
+        return "; ".join(str(one["message"]) for one in causes if one.get("reason") == _BUDGET and one.get("message"))
+    return ""
 
 
 def names_uid(content: bytes) -> bool:

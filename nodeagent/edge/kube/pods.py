@@ -81,24 +81,37 @@ class KubeUnstartedPods:
 
     async def delete(self, seen: UnstartedPod) -> bool:
         """Delete the pod as seen, with its own grace period; `False` where the pod is gone or has changed."""
-        pod = seen.pod
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": pod.uid, "resourceVersion": seen.version},
-        }
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        attempted = f"delete the refused pod {pod.namespace}/{pod.name}"
+        attempted = f"delete the refused pod {seen.pod.describe()}"
         try:
-            await self._client.request("DELETE", path, attempted=attempted, body=body)
-        except ApiNotFound as error:
-            error.demand_object()
-            return False
-        except ApiConflict:
-            return False
+            return await delete_pod(self._client, seen.pod, seen.version, attempted)
         except ApiForbidden as error:
             raise DeletingForbidden(error.attempted, error.status, error.message) from error
-        return True
+
+
+async def delete_pod(client: KubeClient, pod: PodIdentity, version: str, attempted: str) -> bool:
+    """Delete a pod with its own grace period; `False` where the pod is gone or has another version."""
+    preconditions = {"uid": pod.uid, "resourceVersion": version}
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    try:
+        await client.request("DELETE", path, attempted=attempted, body=body)
+    except ApiNotFound as error:
+        error.demand_object()
+        return False
+    except ApiConflict:
+        return False
+    return True
+
+
+def find_controller(metadata: Json) -> str:
+    """The kind of the controlling owner; empty without a controller."""
+    kinds = [str(each["kind"]) for each in metadata.get("ownerReferences") or () if each.get("controller")]
+    return kinds[0] if kinds else ""
+
+
+def is_static(metadata: Json) -> bool:
+    """Whether the pod mirrors a file of the node."""
+    return _MIRROR in (metadata.get("annotations") or {})
 
 
 class PodStatusForbidden(ApiForbidden):
@@ -159,7 +172,6 @@ def _parse_unstarted(document: Json) -> tuple[str, UnstartedPod]:
     with making_sense(f"read {_UNSTARTED}"):
         metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
         namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
-        kinds = [str(each["kind"]) for each in metadata.get("ownerReferences") or () if each.get("controller")]
         statuses = {
             each["name"]: each
             for key in ("initContainerStatuses", "containerStatuses")
@@ -171,8 +183,8 @@ def _parse_unstarted(document: Json) -> tuple[str, UnstartedPod]:
             phase=str(status.get("phase", "")),
             reason=str(status.get("reason", "")),
             message=str(status.get("message", "")),
-            controller=kinds[0] if kinds else "",
-            is_static=_MIRROR in (metadata.get("annotations") or {}),
+            controller=find_controller(metadata),
+            is_static=is_static(metadata),
             is_going="deletionTimestamp" in metadata,
             containers=tuple(
                 _parse_container(each, statuses.get(each["name"]) or {})

@@ -81,6 +81,13 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         depends_on=BLINDING_CODES,
     ),
     ConditionDefinition(
+        code="repair-draining",
+        severity="warning",
+        title="a GPU waits for its repair until nobody has it",
+        remedy="see to the pods, budgets and processes in the detail; after `repairs.drain.deadline_seconds` they are a"
+        " person's work",
+    ),
+    ConditionDefinition(
         code="findings-unsettled",
         severity="warning",
         title="the findings about GPUs did not settle after the start, fault sessions follow what was found last",

@@ -30,10 +30,12 @@ class Reach(Value, frozen=True):
     reboot_by: str = NO_CHANNEL
     left_to_others: tuple[str, ...] = ()
     """Why the node is left to another program or a person, each reason a sentence."""
+    left: frozenset[int] = frozenset()
+    """Sessions of which a holder that refused an attempt was found and has left."""
 
 
 def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inventory: Inventory) -> tuple[str, ...]:
-    """Why mode act leaves the rung of a session to somebody else; drains are not done yet, so holders have to go."""
+    """Why mode act leaves the rung of a session to somebody else."""
     # Another GPU may sit at the address of a GPU that is gone.
     gone = [
         f"GPU {gpu.index} is not listed by the driver" for gpu in session.gpus if inventory.find_gpu(gpu.uuid) is None

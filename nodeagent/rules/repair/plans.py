@@ -53,7 +53,9 @@ def _plan(
     pods = list_pods(domain, inventory, holds)
     act = _ACTS[session.rung].format(gpus=name_gpus(session.gpus, inventory))
     ours = refuse_act(session, pods, reach, inventory) if mode == ACT else (f"mode is {mode}",)
-    obstacles = (*ours, *find_obstacles(session, sessions, inventory, moment, holders=pods))
+    has_left = session.number in reach.left
+    others = find_obstacles(session, sessions, inventory, moment, holders=pods, has_holder_left=has_left)
+    obstacles = (*ours, *others)
     return SessionPlan(
         session=session.number,
         rung=session.rung,

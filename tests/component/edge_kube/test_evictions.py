@@ -5,10 +5,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from nodeagent.edge.kube.errors import ApiBusy, ApiForbidden, ApiUnreachable
-from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.errors import ApiBusy, ApiFailed, ApiForbidden, ApiUnreachable
+from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
+from nodeagent.model.drains import BoundPod
 from tests.component.edge_kube.harness import open_client
 from tests.fakes.apiserver import NODE, FakeApiServer
 
@@ -86,3 +87,37 @@ async def test_pods_of_other_parts_are_listed_by_name(tmp_path: Path) -> None:
         server.break_off(b'{"items": [{}]}')
         with pytest.raises(ApiUnreachable, match="makes no sense"):
             await evictions.list_pods(("x",))
+
+
+async def test_a_pod_of_a_drain_is_read_by_metadata(tmp_path: Path) -> None:
+    """Whose it is: a DaemonSet makes its pod again, and a file of the node its mirror."""
+    async with open_client(tmp_path) as (server, client):
+        add_pod(server)
+        owner = {"kind": "DaemonSet", "name": "d", "controller": True}
+        server.pods["train"]["metadata"] |= {
+            "ownerReferences": [{"kind": "X"}, owner],
+            "annotations": {"kubernetes.io/config.mirror": "x"},
+            "resourceVersion": "5",
+        }
+        seen = await KubeDraining(client).read_pod(POD)
+        assert seen is not None
+        assert (seen.pod, seen.controller, seen.is_static, seen.is_going) == (POD, "DaemonSet", True, False)
+        server.break_off(b'{"metadata": {}}')
+        with pytest.raises(ApiUnreachable, match="makes no sense"):
+            await KubeDraining(client).read_pod(POD)
+
+
+async def test_a_drain_tells_a_missing_right_and_a_busy_server(tmp_path: Path) -> None:
+    async with open_client(tmp_path) as (server, client):
+        draining, seen = KubeDraining(client), BoundPod(pod=POD, version="1")
+        for ask in (lambda: draining.read_pod(POD), lambda: draining.evict(seen), lambda: draining.delete(seen)):
+            server.answer(403)
+            with pytest.raises(ApiForbidden, match=r"the pod ml/train.*deploy/rbac-repairs\.yaml"):
+                await ask()
+        server.answer(429, body=b'{"details": {"causes": [{"reason": "DisruptionBudget"}]}}')
+        answer = await draining.evict(seen)
+        assert (answer.eviction, answer.detail) == (Eviction.BLOCKED, "")
+        for status, error in ((429, ApiBusy), (500, ApiFailed)):
+            server.answer(status)
+            with pytest.raises(error):
+                await draining.evict(seen)

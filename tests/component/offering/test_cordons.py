@@ -13,6 +13,7 @@ from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings
+from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.subscription import Listen
 from nodeagent.core.conditions import Conditions
@@ -33,6 +34,8 @@ from nodeagent.model.events import ConfigurationReloaded, GpuCordoned, GpuUncord
 from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.orders import CORDON_GPU, UNCORDON_GPU, CordonCommand, UncordonCommand
+from nodeagent.model.repairs import RepairState
+from nodeagent.rules.cordons import plan_repairs
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
 
@@ -296,3 +299,34 @@ async def test_nobody_cordons_before_the_journal_is_read() -> None:
         world.bus.publish_state(replace(TWO, generation=9), source="inventory")
         await anyio.sleep(1)
         assert world.is_open() == (True, True)
+
+
+async def test_a_repair_closes_its_gpus_and_opens_them_at_its_end() -> None:
+    """Kept with the time of the closing; a command of a person does not open the GPU."""
+    async with open_world() as world:
+        world.live.replace(Settings(repairs=RepairsSettings(mode="act")))
+        world.memory.kept = {CordonSource.REPAIR: plan_repairs({gpu_uuid(0): "session 2"}, TWO, (), 5.0)}
+        world.bus.publish_state(NodeRequests(), source="cluster")
+        await anyio.sleep(1)
+        # Before a repair has said anything, what was closed stays closed.
+        assert len(world.memory.kept[CordonSource.REPAIR]) == 1
+        closed = {gpu_uuid(0): "session 2", gpu_uuid(1): "session 2"}
+        world.bus.publish_state(RepairState(mode="act", closed_gpus=closed), source="repairs")
+        await anyio.sleep(1)
+        assert world.is_open() == (False, False)
+        first, second = world.memory.kept[CordonSource.REPAIR]
+        assert (first.since_seconds, second.reason) == (5.0, "session 2")
+        assert (second.since_seconds or 0) > 5.0
+        with pytest.raises(ControlRefused, match="stays cordoned by a repair: session 2: a repair lifts its own"):
+            await world.uncordon("1")
+        world.bus.publish_state(RepairState(mode="act"), source="repairs")
+        await anyio.sleep(1)
+        assert world.is_open() == (True, True)
+
+
+async def test_an_agent_that_repairs_nothing_opens_what_a_repair_had_closed() -> None:
+    async with open_world() as world:
+        kept = plan_repairs({gpu_uuid(1): "session 2", gpu_uuid(7): "session 2"}, TWO, (), 5.0)
+        await world.memory.keep_cordons(CordonSource.REPAIR, kept)
+        await anyio.sleep(1)
+        assert world.memory.kept[CordonSource.REPAIR] == ()

@@ -17,7 +17,8 @@ def open_api_server(tmp_path: Path) -> OpenApiServer:
         async with FakeApiServer().running() as server:
 
             async def protect(application: str) -> None:
-                server.store.budgets.add(application)
+                budgets = server.store.budgets
+                (server.store.crowded if application in budgets else budgets).add(application)
 
             async def forget() -> None:
                 server.store.forget()

@@ -1,8 +1,11 @@
 """Pods that are asked to go."""
 
-from nodeagent.edge.kube.evictions import KubeEvictions
+from msgspec.structs import replace
+
+from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
+from nodeagent.model.drains import BoundPod, EvictionAnswer
 from tests.support.wire.api_servers import (
     MERGE,
     NAMESPACE,
@@ -93,3 +96,47 @@ async def test_a_budget_says_no(open_api_server: OpenApiServer) -> None:
             assert await evictions.evict_pod(other) is Eviction.GONE
             assert await evictions.evict_pod(free) is Eviction.ASKED
             assert await evictions.evict_pod(free) is Eviction.GONE
+
+
+async def read(draining: KubeDraining, pod: PodIdentity) -> BoundPod:
+    seen = await draining.read_pod(pod)
+    assert seen is not None
+    return seen
+
+
+async def test_a_pod_of_a_drain_leaves_only_as_it_was_read(open_api_server: OpenApiServer) -> None:
+    """By uid and version, for an eviction as for a deletion; the version is the one before the server's own marks."""
+    async with open_api_server() as server, server.client() as client:
+        draining = KubeDraining(client)
+        pod = await add_running(server, server.new_name("app"), grace_seconds=600)
+        seen = await read(draining, pod)
+        assert (seen.controller, seen.is_static, seen.is_going) == ("", False, False)
+        assert await draining.read_pod(replace(pod, uid=OTHER_UID)) is None
+        old = replace(seen, version="1")
+        assert (await draining.evict(old)).eviction is Eviction.CHANGED
+        assert not await draining.delete(old)
+        assert not (await read(draining, pod)).is_going
+        assert await draining.evict(seen) == EvictionAnswer(eviction=Eviction.ASKED)
+        assert (await read(draining, pod)).is_going
+        brief = await add_running(server, server.new_name("app"))
+        assert await draining.delete(await read(draining, brief))
+        assert await draining.read_pod(brief) is None
+        gone = BoundPod(pod=brief, version="1")
+        assert (await draining.evict(gone)).eviction is Eviction.GONE
+        assert not await draining.delete(gone)
+
+
+async def test_a_drain_is_told_the_budget_that_says_no(open_api_server: OpenApiServer) -> None:
+    """And of several budgets, about which the server has no reason but its words; both stop no deletion."""
+    async with open_api_server() as server, server.client() as client:
+        draining, application = KubeDraining(client), server.new_name("app")
+        pod = await add_running(server, application)
+        await server.protect(application)
+        blocked = await draining.evict(await read(draining, pod))
+        assert blocked.eviction is Eviction.BLOCKED
+        assert blocked.detail == f"The disruption budget {application} needs 1 healthy pods and has 1 currently"
+        await server.protect(application)
+        several = await draining.evict(await read(draining, pod))
+        assert several.eviction is Eviction.SEVERAL_BUDGETS
+        assert several.detail.startswith("This pod has more than one PodDisruptionBudget")
+        assert await draining.delete(await read(draining, pod))

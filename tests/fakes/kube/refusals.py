@@ -110,6 +110,12 @@ def over_budget(budget: str) -> Refused:
     return Refused(429, "TooManyRequests", message, {"causes": [cause]})
 
 
+def several_budgets() -> Refused:
+    """Of an eviction: an answer without a reason."""
+    message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    return Refused(500, "", message)
+
+
 def _name(kind: Kind, name: str) -> Json:
     named = {"name": name} if name else {}
     return named | ({"group": kind.group} if kind.group else {}) | {"kind": kind.plural}

@@ -50,6 +50,8 @@ class ObjectStore:
         self.oldest = FIRST_VERSION
         """Older versions are forgotten."""
         self.budgets: set[str] = set()
+        self.crowded: set[str] = set()
+        """Applications with several disruption budgets."""
         """Values of the label `app` whose running pods no budget lets go."""
         self.is_rehearsal = False
         """Whether writes are answered and forgotten, as in a dry run."""
@@ -181,6 +183,8 @@ class ObjectStore:
         pod = self.find(place)
         application = (pod["metadata"].get("labels") or {}).get("app")
         is_running = (pod.get("status") or {}).get("phase", "Running") == "Running"
+        if application in self.crowded:
+            raise refusals.several_budgets()
         if application in self.budgets and is_running and not pod["metadata"].get("deletionTimestamp"):
             raise refusals.over_budget(str(application))
         self.delete(place, body.get("deleteOptions") or {})

@@ -81,7 +81,7 @@ class ApiServerUnderTest:
     stranger: str
     """A token that the server accepts and that has no rights."""
     protect: Callable[[str], Awaitable[None]]
-    """Have a disruption budget that lets nobody evict a running pod with the label `app` of this value."""
+    """Have a disruption budget that lets nobody evict a running pod with the label `app` of this value; again, two."""
     forget: Callable[[], Awaitable[None]]
     """Have all old versions forgotten."""
 

@@ -36,6 +36,14 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             )
             for kind in ("nvidia.com/GPUReady", "devices.nodeagent.io/cards", "nodeagent.io/GPUFault")
         ),
+        (
+            "repairs: {drain: {wait_seconds: 60, deadline_seconds: 60}}",
+            "repairs.drain.wait_seconds: after 60 s the deadline of 60 s is over, and no pod would be asked to leave",
+        ),
+        (
+            "{repairs: {drain: {after_deadline: delete_where_dead}}, kubernetes: {delete_refused_pods: [failed]}}",
+            "repairs.drain.after_deadline: with kubernetes.delete_refused_pods a policy lets the agent delete no pod",
+        ),
         (f"fractions: {{usage_socket: {LONG}/{'s' * 11}}}", "fractions.usage_socket: socket path '/"),
         (f"claims: {{enabled: true, plugins_dir: {LONG[:85]}}}", "claims.plugins_dir: socket path '/"),
         (f"claims: {{enabled: true, registry_dir: {LONG[:90]}}}", "claims.registry_dir: socket path '/"),

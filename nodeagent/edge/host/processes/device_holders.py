@@ -59,7 +59,7 @@ def _read_holder(process: Path, prefix: str) -> DeviceHolder | None:
     place = parse_cgroup(read_raw_attribute(process / "cgroup").decode("utf-8", "replace"))
     return DeviceHolder(
         pid=int(process.name),
-        command=_read_command(process),
+        command=read_command(process),
         devices=devices,
         pod_uid=place.pod_uid,
         container_id=place.container_id,
@@ -78,7 +78,8 @@ def _read_devices(descriptors: Path, prefix: str) -> tuple[str, ...]:
     return tuple(sorted(devices))
 
 
-def _read_command(process: Path) -> str:
+def read_command(process: Path) -> str:
+    """The command line, or the kernel's short name; printable, and of a bounded length."""
     raw = read_raw_attribute(process / "cmdline", limit_bytes=4096) or read_raw_attribute(process / "comm")
     return _UNPRINTABLE.sub(" ", raw.decode("utf-8", "replace")).strip()[:_COMMAND_LIMIT]
 

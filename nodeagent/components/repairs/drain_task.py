@@ -1,0 +1,152 @@
+"""Has everybody leave the GPUs of a repair: told, waited for, asked to leave, and after the deadline decided about.
+
+Owns the requests to the API server for a drain, their pace, and the condition `repair-draining`.
+Refuses to end a process, and to ask anybody before the GPUs are closed to new pods.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
+from nodeagent.core.clock import Clock
+from nodeagent.core.conditions import Conditions
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.allocation import AllocationTable, PodIdentity
+from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import CordonTable
+from nodeagent.model.drains import DeviceUser, DrainStep, GpuHolder, HolderStep
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.journal import FractionTable
+from nodeagent.model.ports import DeviceUsers, PodDraining
+from nodeagent.model.repairs import FaultSession, SessionGpu
+from nodeagent.rules.repair.drain import Closing, decide_step, describe_steps, find_closed_since, list_holders
+from nodeagent.rules.repair.plans import name_gpus
+from nodeagent.rules.signals import list_holds
+
+DRAINING: Final = "repair-draining"
+AGAIN_SECONDS: Final = 10.0
+"""Between two rounds of a drain without news: a budget may have changed its mind, and a process have ended."""
+KUBE_SYSTEM: Final = "kube-system"
+_NO_API: Final = "there is no API server that could ask it to leave"
+_OPEN: Final = "whoever comes: the GPU is not closed to new pods yet"
+_GONE: Final = "the API server has it no more, and its containers end"
+
+
+class DomainDrain:
+    """Drains one domain at a time, as the component asks."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        conditions: Conditions,
+        clock: Clock,
+        live: LiveSettings,
+        pods: PodDraining | None,
+        users: DeviceUsers | None,
+    ) -> None:
+        """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs."""
+        self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
+        self._pods, self._users = pods, users
+        self._last: dict[str, tuple[HolderStep, float]] = {}
+        """The last step about a pod of which the API server was asked, and when it may be asked again, by uid."""
+        self._late: int | None = None
+        """The session of which the decision after the deadline was told."""
+        self._log = get_logger(component="repairs")
+
+    async def bring(
+        self, session: FaultSession, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
+    ) -> tuple[str, ...]:
+        """Bring the drain one step forward; returns who still has a GPU of the domain, nobody once it is clear."""
+        gpus = tuple(domain)
+        holders, told = await self._find(gpus), self._read_closing(gpus)
+        steps = [await self._bring_holder(holder, told, dead) for holder in holders]
+        here = {holder.pod.uid for holder in holders if holder.pod is not None}
+        self._last = {uid: last for uid, last in self._last.items() if uid in here}
+        self._tell(session, steps)
+        is_open = told.since_seconds is None
+        return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
+
+    async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:
+        """Who has a GPU of the domain now, looked at anew and asked nothing: for the moment before an act."""
+        return tuple(holder.name for holder in await self._find(tuple(domain)))
+
+    def end(self) -> None:
+        """Nothing is drained any more."""
+        self._conditions.replace(DRAINING, {})
+        self._last, self._late = {}, None
+
+    async def _find(self, domain: tuple[SessionGpu, ...]) -> tuple[GpuHolder, ...]:
+        users, unseen = await self._read_users()
+        # The states are read after the processes: whoever starts meanwhile is in the newer of both.
+        read = self._bus.read
+        inventory, allocations = read(Inventory), read(AllocationTable)
+        if inventory is None or allocations is None:
+            return (_name_nobody("the GPUs and their holders are not known yet"),)
+        holds = list_holds(allocations, read(FractionTable), read(ReadyClaims))
+        return (*list_holders(domain, inventory, holds, allocations, users), *unseen)
+
+    async def _read_users(self) -> tuple[tuple[DeviceUser, ...], tuple[GpuHolder, ...]]:
+        """The processes with GPUs, or the holder that stands for all that could not be seen."""
+        try:
+            return (await self._users.read_users() if self._users is not None else ()), ()
+        except NodeagentError as error:
+            return (), (_name_nobody(str(error)),)
+
+    def _read_closing(self, domain: tuple[SessionGpu, ...]) -> Closing:
+        since = find_closed_since(domain, self._bus.read(CordonTable), self._clock.wall())
+        spared = frozenset({KUBE_SYSTEM, self._live.now.kubernetes.namespace or ""})
+        return Closing(since_seconds=since, spared=spared)
+
+    async def _bring_holder(self, holder: GpuHolder, told: Closing, dead: frozenset[GpuUuid]) -> HolderStep:
+        step = decide_step(holder, None, told, dead, self._live.now.repairs.drain)
+        if step.step is not DrainStep.LOOK or holder.pod is None:
+            return step
+        if self._pods is None:
+            return HolderStep(holder=holder, step=DrainStep.LEAVE, why=_NO_API)
+        now = self._clock.monotonic()
+        last, due = self._last.get(holder.pod.uid, (step, 0.0))
+        if now < due:
+            return last
+        try:
+            step, pause = await self._ask(self._pods, holder, holder.pod, told, dead)
+        except NodeagentError as error:
+            self._log.warning("repair_drain_failed", pod=holder.name, reason=str(error))
+            step, pause = HolderStep(holder=holder, step=DrainStep.LOOK, why=str(error)), AGAIN_SECONDS
+        self._last[holder.pod.uid] = step, now + pause
+        return step
+
+    async def _ask(
+        self, pods: PodDraining, holder: GpuHolder, pod: PodIdentity, told: Closing, dead: frozenset[GpuUuid]
+    ) -> tuple[HolderStep, float]:
+        """What was done about a pod as the API server has it now, and the seconds until it may be done again."""
+        seen = await pods.read_pod(pod)
+        if seen is None:
+            return HolderStep(holder=holder, step=DrainStep.LEAVING, why=_GONE), AGAIN_SECONDS
+        step = decide_step(holder, seen, told, dead, self._live.now.repairs.drain)
+        if step.step is DrainStep.DELETE and await pods.delete(seen):
+            self._log.warning("repair_drain_deleted", pod=holder.name, reason=step.why)
+        if step.step is not DrainStep.EVICT:
+            return step, AGAIN_SECONDS
+        answer = await pods.evict(seen)
+        self._log.info("repair_drain_asked", pod=holder.name, answer=answer.eviction, reason=answer.detail)
+        said = HolderStep(holder=holder, step=step.step, why=answer.detail or step.why)
+        return said, max(AGAIN_SECONDS, answer.retry_after_seconds or 0.0)
+
+    def _tell(self, session: FaultSession, steps: list[HolderStep]) -> None:
+        inventory = self._bus.read(Inventory) or Inventory(generation=0)
+        line = describe_steps(steps)
+        details = {str(session.number): f"{name_gpus(session.gpus, inventory)}: {line}"} if steps else {}
+        self._conditions.replace(DRAINING, details)
+        is_late = any(step.step in {DrainStep.LATE, DrainStep.DELETE} for step in steps)
+        if is_late and self._late != session.number:
+            self._late = session.number
+            decision = self._live.now.repairs.drain.after_deadline
+            self._log.warning("repair_drain_late", session=session.number, decision=decision, holders=line)
+
+
+def _name_nobody(why: str) -> GpuHolder:
+    """Whoever may have the GPUs without being seen."""
+    return GpuHolder(name="somebody unseen", gpus=frozenset(), obstacle=why)

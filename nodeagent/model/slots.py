@@ -51,7 +51,10 @@ class Slot(Value, frozen=True):
 
     number: int
     version: str
+    """Changed by each write; the API server refuses a write over an older one."""
     holder: str = ""
+    renewed: str = ""
+    """When the holder says to have written; compared with no clock, only with what was read before."""
     seconds: float = 0.0
     """How long the slot is held without a renewal."""
     breaker: str = ""

@@ -21,6 +21,7 @@ from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverState
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import RepairStepped
@@ -34,6 +35,7 @@ from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import Moment, resume_session, take_findings
 from nodeagent.rules.repair.settling import Settling, note_poll
+from nodeagent.rules.repairers import list_vetoes
 from nodeagent.rules.signals import list_holds
 
 RETRY_SECONDS: Final = 5.0
@@ -62,7 +64,7 @@ class Repairs:
         now = self._clock.monotonic()
         self._settling = Settling(since_seconds=now, polls_first=self._live.now.health.clean_polls)
         self._polled_at = now
-        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims)
+        watched = (HealthReport, Inventory, DriverState, AllocationTable, FractionTable, ReadyClaims, ClusterNode)
         states = self._bus.watch_all(*watched, client=self.name)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._waker.follow, states, name="repairs states")
@@ -150,7 +152,9 @@ class Repairs:
         inventory = read(Inventory) or Inventory(generation=0)
         report = read(HealthReport) or HealthReport(generation=0)
         holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
-        plans = plan_sessions(known, inventory, holds, self._moment, self._mode)
+        node = read(ClusterNode)
+        vetoes = () if node is None else tuple(list_vetoes(node))
+        plans = plan_sessions(known, inventory, holds, self._moment, self._mode, vetoes=vetoes)
         state = RepairState(
             mode=self._mode,
             unsettled=unsettled,

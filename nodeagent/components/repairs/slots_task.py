@@ -29,8 +29,12 @@ class SlotStore(Protocol):
         """The slot, read now."""
         ...
 
-    async def write(self, name: str, slot: Slot) -> Slot:
-        """The slot written over the version that it carries; `ApiConflict` where another was faster."""
+    async def write(self, name: str, slot: Slot) -> None:
+        """Give the slot to its holder, over the version that it carries; `ApiConflict` where another was faster."""
+        ...
+
+    async def write_breaker(self, name: str, slot: Slot) -> None:
+        """Write the slot's breaker alone, in the same way."""
         ...
 
 
@@ -47,20 +51,20 @@ class RepairSlots:
 
     async def take(self, session: int, rung: Rung) -> str:
         """Take a slot in each domain; empty when all are taken, else the line that says what is lacking."""
-        refusal = "the agent was stopped"
+        has_all = False
         try:
             for domain in self._domains:
                 refusal = await self._take_one(domain, session, rung)
                 if refusal:
                     return refusal
-            refusal = ""
+            has_all = True
         except NodeagentError as error:
-            refusal = str(error)
+            return str(error)
         finally:
-            if refusal:
+            if not has_all:
                 with anyio.CancelScope(shield=True):
                     await self.give_back(session)
-        return refusal
+        return ""
 
     async def give_back(self, session: int, *, is_proven: bool | None = None) -> None:
         """Give back what the session holds, wide to narrow; `None` for a repair that did not take place.
@@ -69,7 +73,7 @@ class RepairSlots:
         """
         for domain in reversed(self._domains):
             try:
-                await self._give_back_one(domain, session, is_proven)
+                await self._give_back_one(domain, session, is_proven=is_proven)
             except NodeagentError as error:
                 self._log.warning("repair_slot_not_given_back", session=session, domain=str(domain), reason=str(error))
 
@@ -96,7 +100,7 @@ class RepairSlots:
             return ""
         return f"other nodes were faster with the slots of {domain}"
 
-    async def _give_back_one(self, domain: Domain, session: int, is_proven: bool | None) -> None:
+    async def _give_back_one(self, domain: Domain, session: int, *, is_proven: bool | None) -> None:
         """One write for the slot, and a second one for a result that the first slot's breaker has yet to hear of."""
         mine = Holder(node=self._node, boot="", session=session)
         for _ in range(TRIES):
@@ -109,7 +113,7 @@ class RepairSlots:
             try:
                 if own.number:
                     if breaker != first.breaker:
-                        await self._store.write(domain.name_slot(0), replace(first, breaker=breaker))
+                        await self._store.write_breaker(domain.name_slot(0), replace(first, breaker=breaker))
                         is_proven = None
                     await self._store.write(domain.name_slot(own.number), freed)
                 else:

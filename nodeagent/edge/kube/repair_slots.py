@@ -32,26 +32,31 @@ class KubeSlots:
         attempted = f"read lease {self._namespace}/{name}"
         return _parse(await self._client.request("GET", self._path(name), attempted=attempted), number, attempted)
 
-    async def write(self, name: str, slot: Slot) -> Slot:
-        """The slot written over the version that it carries.
+    async def write(self, name: str, slot: Slot) -> None:
+        """Give the slot to its holder, over the version that it carries.
 
         Raises:
             ApiConflict: another has written the Lease since.
         """
-        attempted = f"write lease {self._namespace}/{name}"
         now = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": slot.holder, "leaseDurationSeconds": max(1, round(slot.seconds)), "renewTime": now}
+        await self._patch(name, slot, {"spec": spec})
+
+    async def write_breaker(self, name: str, slot: Slot) -> None:
+        """Write the slot's breaker alone, so that nobody takes it for news of the holder; conflicts as `write`."""
+        await self._patch(name, slot, {})
+
+    async def _patch(self, name: str, slot: Slot, change: Json) -> None:
         metadata: Json = {"resourceVersion": slot.version}
         if slot.breaker:
             metadata["annotations"] = {BREAKER_ANNOTATION: slot.breaker}
-        spec = {"holderIdentity": slot.holder, "leaseDurationSeconds": max(1, round(slot.seconds)), "renewTime": now}
-        document = await self._client.request(
+        await self._client.request(
             "PATCH",
             self._path(name),
-            attempted=attempted,
-            body={"metadata": metadata, "spec": spec},
+            attempted=f"write lease {self._namespace}/{name}",
+            body={"metadata": metadata, **change},
             content_type="application/merge-patch+json",
         )
-        return _parse(document, slot.number, attempted)
 
     def _path(self, name: str) -> str:
         return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{name}"
@@ -65,6 +70,7 @@ def _parse(document: Json, number: int, attempted: str) -> Slot:
             number=number,
             version=str(metadata["resourceVersion"]),
             holder=str(spec.get("holderIdentity") or ""),
+            renewed=str(spec.get("renewTime") or ""),
             seconds=float(spec.get("leaseDurationSeconds") or 0),
             breaker=str(annotations.get(BREAKER_ANNOTATION, "")),
             is_suspended=annotations.get(SUSPENDED_ANNOTATION) == "off",

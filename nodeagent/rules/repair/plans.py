@@ -23,11 +23,17 @@ _ACTS: Final[Mapping[Rung, str]] = {
 
 
 def plan_sessions(
-    sessions: Sequence[FaultSession], inventory: Inventory, holds: Iterable[Hold], moment: Moment, mode: str
+    sessions: Sequence[FaultSession],
+    inventory: Inventory,
+    holds: Iterable[Hold],
+    moment: Moment,
+    mode: str,
+    *,
+    vetoes: Sequence[str] = (),
 ) -> tuple[SessionPlan, ...]:
     """The plan of each open session."""
-    held = tuple(holds)
-    return tuple(_plan(session, sessions, inventory, held, moment, mode) for session in sessions if session.is_open)
+    held, standing = tuple(holds), [session for session in sessions if session.is_open]
+    return tuple(_plan(session, sessions, inventory, held, moment, mode, vetoes) for session in standing)
 
 
 def _plan(
@@ -37,6 +43,7 @@ def _plan(
     holds: Sequence[Hold],
     moment: Moment,
     mode: str,
+    vetoes: Sequence[str],
 ) -> SessionPlan:
     domain = find_domain(session, session.rung, inventory)
     pods = list_pods(domain, inventory, holds)
@@ -47,7 +54,10 @@ def _plan(
         gpus=tuple(gpu.uuid for gpu in domain),
         pods=pods,
         sentence=f"would {act}; mode is {mode}",
-        obstacles=(f"mode is {mode}", *find_obstacles(session, sessions, inventory, moment, holders=pods)),
+        obstacles=(
+            f"mode is {mode}",
+            *find_obstacles(session, sessions, inventory, moment, holders=pods, vetoes=vetoes),
+        ),
     )
 
 

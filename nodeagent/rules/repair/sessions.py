@@ -186,6 +186,7 @@ def find_obstacles(
     *,
     holders: Sequence[str],
     has_holder_left: bool = False,
+    vetoes: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Why the session's rung cannot be taken now.
 
@@ -196,8 +197,9 @@ def find_obstacles(
         moment: the time and the boot.
         holders: who has a GPU of the domain; whoever would be hit must have left.
         has_holder_left: whether a holder that refused the last attempt was found and has left.
+        vetoes: the marks on the node that forbid a repair.
     """
-    found: list[str] = []
+    found = [f"the node's mark {mark} stops it" for mark in vetoes]
     standing = [one for one in sessions if one.is_open]
     if session.rung is Rung.SERVICE:
         found.append("service is a person's work")

@@ -1,7 +1,7 @@
 """Slots of repairs: Leases that stand before, one of each domain of the node for a repair; pure.
 
 The API server refuses the second of two writers and enforces nothing else. Whether a holder has vanished is judged by
-the reader's own clock, from when the reader saw the Lease's version change: no two clocks are compared.
+the reader's own clock, from when the reader saw the Lease's time of renewal change: no two clocks are compared.
 """
 
 import hashlib
@@ -36,16 +36,16 @@ class Sighting(Value, frozen=True):
 class Sightings(Value, frozen=True):
     """What a reader remembers of a domain."""
 
-    versions: Mapping[int, Sighting]
+    holders: Mapping[int, Sighting]
     phase: Sighting
 
 
 def note_slots(before: Sightings | None, slots: Sequence[Slot], now: float) -> Sightings:
     """What the reader remembers after a look at a domain's slots, the first of them among the slots."""
     phase = str(read_breaker(slots[0].breaker).phase)
-    known = {} if before is None else before.versions
-    seen = {slot.number: _note(known.get(slot.number), slot.version, now) for slot in slots}
-    return Sightings(versions={**known, **seen}, phase=_note(before and before.phase, phase, now))
+    known = {} if before is None else before.holders
+    seen = {slot.number: _note(known.get(slot.number), f"{slot.holder} {slot.renewed}", now) for slot in slots}
+    return Sightings(holders={**known, **seen}, phase=_note(before and before.phase, phase, now))
 
 
 def _note(before: Sighting | None, seen: str, now: float) -> Sighting:
@@ -74,10 +74,10 @@ def find_slot(
     if not opened:
         return None, f"repairs in {domain} are stopped: too many of the last were not proven"
     allowed = slots[:opened]
-    free = [slot for slot in allowed if is_free(slot, seen.versions[slot.number], now)]
+    free = [slot for slot in allowed if is_free(slot, seen.holders[slot.number], now)]
     if free:
         return free[_draw(holder.node, len(free))], ""
-    held = "; ".join(_describe(slot, seen.versions[slot.number], now) for slot in allowed)
+    held = "; ".join(_describe(slot, seen.holders[slot.number], now) for slot in allowed)
     return None, f"no slot of {domain} is free: {held}"
 
 

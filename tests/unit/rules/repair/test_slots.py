@@ -46,10 +46,10 @@ def test_a_refusal_names_the_domain_and_who_holds_it_since_when() -> None:
     assert why == "no slot of example.com/rack r1 is free: node-0, seen for 5 min; node-1, seen for 5 min"
 
 
-def test_a_holder_has_vanished_when_its_version_stood_still_for_the_whole_time() -> None:
+def test_a_holder_has_vanished_when_its_renewal_stood_still_for_the_whole_time() -> None:
     assert find(HELD, now=599.0)[0] is None
     assert find(HELD, now=600.0)[0] in HELD
-    renewed = tuple(replace(slot, version="2") for slot in HELD)
+    renewed = tuple(replace(slot, renewed="later") for slot in HELD)
     assert find_slot(RACK, renewed, ME, note_slots(note_slots(None, HELD, 0.0), renewed, 600.0), 600.0)[0] is None
 
 

@@ -45,7 +45,7 @@ def note_slots(before: Sightings | None, slots: Sequence[Slot], now: float) -> S
     phase = str(read_breaker(slots[0].breaker).phase)
     known = {} if before is None else before.holders
     seen = {slot.number: _note(known.get(slot.number), f"{slot.holder} {slot.renewed}", now) for slot in slots}
-    return Sightings(holders={**known, **seen}, phase=_note(before and before.phase, phase, now))
+    return Sightings(holders={**known, **seen}, phase=_note(None if before is None else before.phase, phase, now))
 
 
 def _note(before: Sighting | None, seen: str, now: float) -> Sighting:

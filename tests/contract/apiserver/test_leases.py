@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound
-from nodeagent.edge.kube.lease import KubeLease
-from nodeagent.edge.kube.repair_slots import KubeSlots
+from nodeagent.edge.kube.lease import KubeLease, KubeSlots
 from tests.support.wire.api_servers import NAMESPACE, OpenApiServer, path_of
 
 

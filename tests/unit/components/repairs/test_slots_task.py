@@ -217,8 +217,3 @@ class World:
 async def test_a_hundred_nodes_that_fail_together_are_repaired_in_turn() -> None:
     """Clocks an hour apart, three of ten writes refused, one of twenty holders gone for good."""
     await World(100, racks=10, slots=4, seed=3).run(hours=12.0)
-
-
-@pytest.mark.nightly
-async def test_a_thousand_nodes_that_fail_together_are_repaired_in_turn() -> None:
-    await World(1000, racks=50, slots=20, seed=5).run(hours=24.0)

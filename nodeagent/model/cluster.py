@@ -62,7 +62,7 @@ class ClusterNode(Value, frozen=True):
     """Keys of the labels that the agent has set singly, whoever had set them before."""
     written_annotations: tuple[str, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
-    """Annotations under `nvidia.com/`, and those that cordon GPUs."""
+    """Annotations under `nvidia.com/`, those that cordon GPUs, and that which forbids a repair."""
     taints: tuple[Taint, ...] = ()
     condition: NodeCondition | None = None
     """The condition of GPUs."""
@@ -74,6 +74,8 @@ class ClusterNode(Value, frozen=True):
     """Types of the conditions whose status the agent has written."""
     condition_writers: dict[str, str] = field(default_factory=dict)
     """The programs that have written the status of the others, by the condition's type."""
+    is_going: bool = False
+    """Whether the node object is being deleted."""
     kubelet_version: str = ""
     """The version of the node's kubelet, such as `v1.37.2`."""
 

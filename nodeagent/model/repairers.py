@@ -1,4 +1,4 @@
-"""NVSentinel's marks on a node, and events for its platform connector."""
+"""Marks of people and other programs on a node, and events for NVSentinel's platform connector."""
 
 from enum import IntEnum
 from typing import Final
@@ -6,6 +6,10 @@ from typing import Final
 from nodeagent.model.values import Value
 
 STATE_LABEL: Final = "dgxc.nvidia.com/nvsentinel-state"
+REPAIRS_LABEL: Final = "nodeagent.io/repairs"
+"""With the value `off` a person forbids repairs of the node."""
+SKIP_ANNOTATION: Final = "cluster.x-k8s.io/skip-remediation"
+"""The annotation of Cluster API that keeps remediation from a machine."""
 MANAGED_LABEL: Final = "nvsentinel.dgxc.nvidia.com/managed"
 RELEASE_TAINTS: Final = frozenset(
     {"nvsentinel.dgxc.nvidia.com/external-remediation", "nvsentinel.nvidia.com/external-remediation"}

@@ -10,10 +10,11 @@ from typing import Any
 
 from nodeagent.model.cluster import DEVICE_PREFIX, PREFIX, READY_CONDITION, ClusterNode, NodeCondition, Taint
 from nodeagent.model.cordons import CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION
+from nodeagent.model.repairers import SKIP_ANNOTATION
 
 FIELD_MANAGER = "nodeagent"
 _METADATA_FIELD = "f:metadata"
-_CORDONS = frozenset({CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION})
+_READ_ANNOTATIONS = frozenset({CORDON_ANNOTATION, HAMI_CORDON_ANNOTATION, SKIP_ANNOTATION})
 
 Json = dict[str, Any]
 
@@ -34,7 +35,7 @@ def parse_node(document: Json) -> ClusterNode:
         annotations={
             key: value
             for key, value in (metadata.get("annotations") or {}).items()
-            if key.startswith(PREFIX) or key in _CORDONS
+            if key.startswith(PREFIX) or key in _READ_ANNOTATIONS
         },
         taints=tuple(_parse_taint(each) for each in document.get("spec", {}).get("taints") or ()),
         condition=next((each for each in conditions if each.type == READY_CONDITION), None),
@@ -42,6 +43,7 @@ def parse_node(document: Json) -> ClusterNode:
         other_conditions=tuple(each for each in conditions if not each.type.startswith((DEVICE_PREFIX, PREFIX))),
         written_conditions=tuple(kind for kind, writer in writers.items() if writer == FIELD_MANAGER),
         condition_writers={kind: writer for kind, writer in writers.items() if writer != FIELD_MANAGER},
+        is_going="deletionTimestamp" in metadata,
         kubelet_version=str((status.get("nodeInfo") or {}).get("kubeletVersion") or ""),
     )
 

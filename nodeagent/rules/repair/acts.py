@@ -15,7 +15,7 @@ from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.repair.findings import Findings
 from nodeagent.rules.repair.outcomes import Reading
 from nodeagent.rules.repair.sessions import Moment, end_attempt
-from nodeagent.rules.repairers import describe_marks
+from nodeagent.rules.repairers import list_vetoes
 
 ACT, NO_CHANNEL = "act", "none"
 """The mode in which the agent acts, and the setting without a channel for a reboot."""
@@ -56,10 +56,10 @@ def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
 
 def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: DriverState | None) -> Reach:
     """How far the agent goes now: another repairer's mark, or a driver that a person has released, keeps it still."""
-    marks = describe_marks(node) if node is not None else ""
+    marks = () if node is None else tuple(f"the node's mark {mark} stops it" for mark in list_vetoes(node))
     is_released = driver is not None and driver.phase is DriverPhase.RELEASED
     released = "the driver is released: `nodeagent resume` takes the driver back" if is_released else ""
-    others = tuple(filter(None, (marks, released)))
+    others = tuple(filter(None, (*marks, released)))
     return Reach(up_to=Rung(settings.up_to), reboot_by=settings.reboot_by, left_to_others=others)
 
 

@@ -52,7 +52,7 @@ def _plan(
     domain = find_domain(session, session.rung, inventory)
     pods = list_pods(domain, inventory, holds)
     act = _ACTS[session.rung].format(gpus=name_gpus(session.gpus, inventory))
-    ours = refuse_act(session, pods, reach, inventory) if mode == ACT else (f"mode is {mode}",)
+    ours = refuse_act(session, pods, reach, inventory) if mode == ACT else (f"mode is {mode}", *reach.left_to_others)
     has_left = session.number in reach.left
     others = find_obstacles(session, sessions, inventory, moment, holders=pods, has_holder_left=has_left)
     obstacles = (*ours, *others)

@@ -334,7 +334,7 @@ async def test_a_node_of_another_repairer_or_with_a_released_driver_is_left_alon
     async with ActingWorld(clock, host).running() as world:
         world.bus.publish_state(ClusterNode(name="n", uid="u", labels={MANAGED_LABEL: "false"}), source="test")
         await world.fail(3, ILL)
-        assert "NVSentinel leaves this node alone" in world.details(PLANNED)[0]
+        assert f"the node's mark {MANAGED_LABEL}=false stops it" in world.details(PLANNED)[0]
         world.bus.publish_state(DriverState(phase=DriverPhase.RELEASED), source="test")
         world.bus.publish_state(ClusterNode(name="n", uid="u"), source="test")
         await anyio.sleep(1)

@@ -14,6 +14,7 @@ from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.audit import Change, keeping
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import JournalUnavailable
@@ -230,3 +231,17 @@ async def test_sessions_are_taken_up_once_the_journal_is_read(clock: FakeClock) 
         after.memory.is_read = True
         await anyio.sleep(6)
         assert [one.boot for one in after.state.sessions] == ["two"]
+
+
+async def test_the_mark_that_stops_a_repair_is_among_the_obstacles(clock: FakeClock) -> None:
+    """It goes from the plan when the mark goes from the node."""
+    async with World(clock).running() as world:
+        await world.fail(3, make_fault())
+        marked = ClusterNode(name="n", uid="u", labels={"nodeagent.io/repairs": "off"})
+        for node, told in (
+            (marked, ("the node's mark nodeagent.io/repairs=off stops it",)),
+            (replace(marked, labels={}), ()),
+        ):
+            world.bus.publish_state(node, source="test")
+            await anyio.sleep(1)
+            assert world.state.plans[0].obstacles == ("mode is observe", *told)

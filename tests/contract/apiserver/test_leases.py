@@ -1,10 +1,11 @@
 """The Lease of the extender's replicas, with the agent's own writer."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.core.clock import SystemClock
-from nodeagent.edge.kube.errors import ApiConflict
-from nodeagent.edge.kube.lease import KubeLease
+from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound
+from nodeagent.edge.kube.lease import KubeLease, KubeSlots
 from tests.support.wire.api_servers import NAMESPACE, OpenApiServer, path_of
 
 
@@ -49,3 +50,25 @@ async def test_times_have_parts_of_a_second(open_api_server: OpenApiServer) -> N
         assert refused.refusal[:2] == (400, "BadRequest")
         made = await server.add("leases", document | {"spec": {"renewTime": "2026-01-01T00:00:00.250000Z"}})
         assert made["spec"]["renewTime"] == "2026-01-01T00:00:00.250000Z"
+
+
+async def test_a_slot_of_repairs_is_written_over_what_was_read(open_api_server: OpenApiServer) -> None:
+    """Of two takers one is refused; the breaker is written beside the holder, and annotations of others stay."""
+    async with open_api_server() as server, server.client() as client:
+        slots, name = KubeSlots(client, NAMESPACE, SystemClock()), server.new_name("slot")
+        with pytest.raises(ApiNotFound):
+            await slots.read(name, 0)
+        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"nodeagent.io/repairs": "off"}}
+        await server.add("leases", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+        free = await slots.read(name, 0)
+        assert (free.holder, free.renewed, free.is_suspended) == ("", "", True)
+        await slots.write(name, replace(free, holder="a/one/7/0", seconds=600.0))
+        with pytest.raises(ApiConflict):
+            await slots.write(name, replace(free, holder="b/one/1/0", seconds=600.0))
+        held = await slots.read(name, 0)
+        assert (held.holder, held.seconds) == ("a/one/7/0", 600.0)
+        await slots.write_breaker(name, replace(held, breaker="{}"))
+        after = await slots.read(name, 0)
+        assert after == replace(held, version=after.version, breaker="{}")
+        await slots.write(name, replace(after, holder="", seconds=0.0))
+        assert (await slots.read(name, 0)).holder == ""

@@ -1,11 +1,15 @@
 """What NVSentinel's marks on a node say."""
 
 import pytest
+from msgspec.structs import replace
 
-from nodeagent.model.cluster import ClusterNode, Taint
-from nodeagent.rules.repairers import describe_marks, is_left_to_others
+from nodeagent.model.cluster import ClusterNode, NodeCondition, Taint
+from nodeagent.rules.repairers import describe_marks, is_left_to_others, list_vetoes
 
 RELEASED = Taint(key="nvsentinel.dgxc.nvidia.com/external-remediation", value="r-1", effect="NoSchedule")
+CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+MAINTENANCE = NodeCondition(type="MaintenanceInProgress", status="True", reason="Window")
+SKIP = "cluster.x-k8s.io/skip-remediation"
 
 
 def make_node(taints: tuple[Taint, ...] = (), **labels: str) -> ClusterNode:
@@ -61,3 +65,28 @@ def test_all_marks_are_told() -> None:
         "NVSentinel leaves this node alone",
     ]
     assert describe_marks(make_node((others,))) == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "mark"),
+    [
+        (make_node(state="draining"), "dgxc.nvidia.com/nvsentinel-state=draining"),
+        (make_node(managed="false"), "nvsentinel.dgxc.nvidia.com/managed=false"),
+        (make_node((RELEASED,)), "nvsentinel.dgxc.nvidia.com/external-remediation=r-1:NoSchedule"),
+        (make_node((CORDONED,)), "node.kubernetes.io/unschedulable:NoSchedule"),
+        (ClusterNode(name="n", uid="u", labels={"nodeagent.io/repairs": "off"}), "nodeagent.io/repairs=off"),
+        (ClusterNode(name="n", uid="u", annotations={SKIP: ""}), SKIP),
+        (ClusterNode(name="n", uid="u", other_conditions=(MAINTENANCE,)), "condition MaintenanceInProgress"),
+        (ClusterNode(name="n", uid="u", is_going=True), "the deletion of the node"),
+    ],
+)
+def test_each_mark_that_forbids_a_repair_is_named(node: ClusterNode, mark: str) -> None:
+    assert list(list_vetoes(node)) == [mark]
+
+
+def test_a_node_without_such_marks_may_be_repaired() -> None:
+    """A label with another value, a taint of another meaning and a maintenance that is over are no marks."""
+    over, other = replace(MAINTENANCE, status="False"), replace(MAINTENANCE, type="DiskPressure")
+    node = make_node((Taint(key="nvidia.com/gpu", effect="NoSchedule"),), managed="true")
+    node = replace(node, labels={**node.labels, "nodeagent.io/repairs": "on"}, other_conditions=(over, other))
+    assert list(list_vetoes(node)) == []

@@ -1,0 +1,120 @@
+"""Slots of repairs: Leases that stand before, one of each domain of the node for a repair; pure.
+
+The API server refuses the second of two writers and enforces nothing else. Whether a holder has vanished is judged by
+the reader's own clock, from when the reader saw the Lease's time of renewal change: no two clocks are compared.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nodeagent.model.repairs import Rung
+from nodeagent.model.slots import Domain, Holder, Slot
+from nodeagent.model.values import Value
+from nodeagent.rules.repair.breaker import count_open, note_result, read_breaker, render_breaker
+
+HELD_SECONDS: Final[Mapping[Rung, float]] = {
+    Rung.DRAIN: 600.0,
+    Rung.RESET: 600.0,
+    Rung.BUS_RESET: 600.0,
+    Rung.RELOAD_DRIVER: 1200.0,
+    Rung.REBOOT: 2700.0,
+}
+"""For how long a slot is held without a renewal."""
+RETRY_SECONDS: Final = 60.0
+OLD_SECONDS: Final = 3600.0
+"""A session of this age asks sooner."""
+
+
+class Sighting(Value, frozen=True):
+    """From when a reader has seen something unchanged, by the reader's own clock."""
+
+    seen: str
+    since_seconds: float
+
+
+class Sightings(Value, frozen=True):
+    """What a reader remembers of a domain."""
+
+    holders: Mapping[int, Sighting]
+    phase: Sighting
+
+
+def note_slots(before: Sightings | None, slots: Sequence[Slot], now: float) -> Sightings:
+    """What the reader remembers after a look at a domain's slots, the first of them among the slots."""
+    phase = str(read_breaker(slots[0].breaker).phase)
+    known = {} if before is None else before.holders
+    seen = {slot.number: _note(known.get(slot.number), f"{slot.holder} {slot.renewed}", now) for slot in slots}
+    return Sightings(holders={**known, **seen}, phase=_note(None if before is None else before.phase, phase, now))
+
+
+def _note(before: Sighting | None, seen: str, now: float) -> Sighting:
+    return before if before is not None and before.seen == seen else Sighting(seen=seen, since_seconds=now)
+
+
+def find_slot(
+    domain: Domain, slots: Sequence[Slot], holder: Holder, seen: Sightings, now: float
+) -> tuple[Slot | None, str]:
+    """The slot to take, or why there is none; the session's own slot before all others.
+
+    Args:
+        domain: the domain.
+        slots: all slots of the domain in their order.
+        holder: who asks.
+        seen: what the reader remembers, these slots noted.
+        now: the time by the reader's clock.
+    """
+    first = slots[0]
+    if first.is_suspended:
+        return None, f"a person has suspended repairs in {domain}"
+    own = next((slot for slot in slots if holder.owns(slot.holder)), None)
+    if own is not None:
+        return own, ""
+    opened = count_open(read_breaker(first.breaker), len(slots), now - seen.phase.since_seconds)
+    if not opened:
+        return None, f"repairs in {domain} are stopped: too many of the last were not proven"
+    allowed = slots[:opened]
+    free = [slot for slot in allowed if is_free(slot, seen.holders[slot.number], now)]
+    if free:
+        return free[_draw(holder.node, len(free))], ""
+    held = "; ".join(_describe(slot, seen.holders[slot.number], now) for slot in allowed)
+    return None, f"no slot of {domain} is free: {held}"
+
+
+def is_free(slot: Slot, sighting: Sighting, now: float) -> bool:
+    """Whether nobody holds the slot, or the holder was not heard of for the time of the slot."""
+    return not slot.holder or now - sighting.since_seconds >= slot.seconds
+
+
+def _draw(node: str, count: int) -> int:
+    """A number below the count, of the node alone: nodes that ask together ask for different slots."""
+    return int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big") % count
+
+
+def _describe(slot: Slot, sighting: Sighting, now: float) -> str:
+    node = slot.holder.partition("/")[0]
+    return f"{node}, seen for {round((now - sighting.since_seconds) / 60)} min"
+
+
+def find_retry_seconds(rung: Rung, age_seconds: float, draw: float) -> float:
+    """Until a refused session asks again: 60 seconds give or take half, sooner for grave and old sessions.
+
+    Args:
+        rung: the session's rung.
+        age_seconds: for how long the session is open.
+        draw: a random number from 0 to 1.
+    """
+    sooner = 1 + (rung.rank >= Rung.REBOOT.rank) + (age_seconds >= OLD_SECONDS)
+    return RETRY_SECONDS * (0.5 + draw) / sooner
+
+
+def note_repair(first: Slot, own: Slot, *, is_proven: bool) -> str:
+    """The text of the breaker after a repair with the own slot; the same text where nothing has to be written."""
+    before = read_breaker(first.breaker)
+    after = note_result(before, find_phase(own), is_proven=is_proven)
+    return first.breaker if after == before else render_breaker(after)
+
+
+def find_phase(own: Slot) -> int:
+    """The phase of the breaker in which a session took its own slot."""
+    return int(own.holder.rpartition("/")[2])

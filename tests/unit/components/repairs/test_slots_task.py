@@ -1,0 +1,219 @@
+"""Slots taken by many agents of one store: never too many act, nobody starves, slots come back."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
+
+from nodeagent.components.repairs.slots_task import RepairSlots
+from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable
+from nodeagent.model.repairs import Rung
+from nodeagent.model.slots import CLUSTER, Domain, Slot
+from nodeagent.rules.repair.breaker import Breaker, read_breaker, render_breaker
+from nodeagent.rules.repair.slots import HELD_SECONDS, find_retry_seconds
+
+RACK, ALL = Domain(key="rack", value="r1", slots=1), Domain(key=CLUSTER, value="", slots=2)
+STEP_SECONDS, REPAIR_SECONDS = 10.0, 120.0
+
+
+class FakeClock:
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+class Store:
+    """Leases with versions, whose answers others overtake; the rate says how often a write is refused or lost."""
+
+    def __init__(self, domains: Sequence[Domain], random: Random | None = None, rate: float = 0.0) -> None:
+        names = {domain.name_slot(number): number for domain in domains for number in range(domain.slots)}
+        self.slots = {name: Slot(number=number, version="0") for name, number in names.items()}
+        self.random, self.rate, self.writes, self.is_away = random or Random(1), rate, 0, False
+        self.overtake: Callable[[], None] | None = None
+
+    def hold(self, domain: Domain, number: int, holder: str) -> None:
+        name = domain.name_slot(number)
+        self.slots[name] = replace(self.slots[name], holder=holder, seconds=600.0, version=f"{holder}!")
+
+    def holders(self, domain: Domain) -> list[str]:
+        return [self.slots[domain.name_slot(number)].holder for number in range(domain.slots)]
+
+    def breaker(self, domain: Domain) -> Breaker:
+        return read_breaker(self.slots[domain.name_slot(0)].breaker)
+
+    async def read(self, name: str, number: int) -> Slot:
+        await checkpoint()
+        if self.is_away:
+            raise ApiUnreachable("the API server", "read", "no route")
+        if name not in self.slots:
+            raise ApiNotFound("read", 404, f"leases {name} not found")
+        return self.slots[name]
+
+    async def write(self, name: str, slot: Slot) -> None:
+        await self._write(name, replace(slot, renewed=str(self.writes)))
+
+    async def write_breaker(self, name: str, slot: Slot) -> None:
+        known = self.slots[name]
+        await self._write(name, replace(known, version=slot.version, breaker=slot.breaker))
+
+    async def _write(self, name: str, slot: Slot) -> None:
+        await checkpoint()
+        if self.overtake is not None:
+            self.overtake()
+        if self.slots[name].version != slot.version or self.random.random() < self.rate:
+            raise ApiConflict("write", 409, "the object has been modified")
+        self.writes += 1
+        self.slots[name] = replace(slot, version=str(self.writes))
+        if self.random.random() < self.rate / 10:
+            raise ApiUnreachable("the API server", "write", "no answer")
+
+
+def make_slots(store: Store, node: str = "a", clock: FakeClock | None = None, boot: str = "one") -> RepairSlots:
+    return RepairSlots(store, (RACK, ALL), node, lambda: boot, clock or FakeClock())
+
+
+async def test_a_repair_takes_a_slot_of_each_domain_and_gives_all_back() -> None:
+    """Three writes for a domain at most: the take, the result, the way back; a first slot takes the result along."""
+    store = Store((RACK, ALL))
+    slots = make_slots(store)
+    assert await slots.take(7, Rung.RESET) == ""
+    assert store.holders(RACK) == ["a/one/7/0"]
+    assert sorted(store.holders(ALL)) == ["", "a/one/7/0"]
+    await slots.give_back(7, is_proven=True)
+    assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
+    assert store.breaker(RACK).results == store.breaker(ALL).results == (True,)
+    assert store.writes <= 3 + 2
+
+
+async def test_what_is_lacking_is_said_and_the_rest_given_back() -> None:
+    store = Store((RACK, ALL))
+    for number in range(2):
+        store.hold(ALL, number, f"node-{number}/x/1/0")
+    refusal = await make_slots(store).take(7, Rung.RESET)
+    assert refusal == "no slot of cluster is free: node-0, seen for 0 min; node-1, seen for 0 min"
+    assert store.holders(RACK) == [""]
+
+
+async def test_without_leases_or_api_server_there_is_no_repair() -> None:
+    store = Store((RACK,))
+    assert (await make_slots(store).take(7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
+    assert store.holders(RACK) == [""]
+    store.is_away = True
+    assert "no route" in await make_slots(store).take(7, Rung.RESET)
+
+
+async def test_a_node_finds_its_slots_after_its_reboot() -> None:
+    store = Store((RACK, ALL))
+    assert await make_slots(store).take(7, Rung.REBOOT) == ""
+    again = make_slots(store, boot="two")
+    assert await again.take(7, Rung.REBOOT) == ""
+    assert store.holders(RACK) == ["a/two/7/0"]
+    await make_slots(store, boot="two").give_back(7)
+    assert (store.holders(RACK), sorted(store.holders(ALL)), store.breaker(RACK)) == ([""], ["", ""], Breaker())
+
+
+async def test_who_is_overtaken_each_time_has_no_slot() -> None:
+    """And whoever is overtaken while giving back keeps the slot until its time is over."""
+    store = Store((RACK, ALL))
+    slots = make_slots(store)
+    assert await slots.take(7, Rung.RESET) == ""
+    name = RACK.name_slot(0)
+
+    def overtake() -> None:
+        store.writes += 1
+        store.slots[name] = replace(store.slots[name], version=f"other {store.writes}")
+
+    store.overtake = overtake
+    await slots.give_back(7)
+    assert store.holders(RACK) == ["a/one/7/0"]
+    assert await slots.take(7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+
+
+async def test_a_cancelled_take_leaves_nothing_behind() -> None:
+    store = Store((RACK, ALL))
+    with anyio.CancelScope() as scope:
+        store.overtake = scope.cancel
+        await make_slots(store).take(7, Rung.RESET)
+    assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
+
+
+async def test_a_probe_in_another_slot_than_the_first_widens_the_domain() -> None:
+    store = Store((RACK, ALL))
+    half = Breaker(phase=4, width=2)
+    name = ALL.name_slot(0)
+    store.slots[name] = replace(store.slots[name], breaker=render_breaker(half), holder="b/x/1/4", seconds=600.0)
+    slots = make_slots(store)
+    assert await slots.take(7, Rung.RESET) == ""
+    await slots.give_back(7, is_proven=True)
+    assert (store.breaker(ALL), store.holders(ALL)) == (Breaker(phase=5), ["b/x/1/4", ""])
+
+
+class Agent:
+    """A faulty node: asks until it is repaired, or vanishes with its slots."""
+
+    def __init__(self, index: int, world: "World") -> None:
+        random = world.random
+        self.clock, self.world, self.due = FakeClock(random.uniform(-3600, 3600)), world, random.uniform(0, 60)
+        self.domains = (Domain(key="rack", value=str(index % world.racks), slots=1), world.cluster)
+        self.slots = RepairSlots(world.store, self.domains, f"node-{index}", lambda: "one", self.clock)
+        self.acts_until, self.tries, self.is_done = 0.0, 0, False
+        self.is_vanishing = random.random() < 0.05
+
+    async def step(self) -> None:
+        if self.acts_until:
+            self.acts_until = 0.0
+            self.is_done = True
+            if not self.is_vanishing:
+                await self.slots.give_back(1, is_proven=self.world.random.random() < 0.9)
+            return
+        now = self.world.now
+        self.tries += 1
+        if await self.slots.take(1, Rung.RESET):
+            self.due = now + find_retry_seconds(Rung.RESET, now, self.world.random.random())
+            return
+        self.due = self.acts_until = now + (HELD_SECONDS[Rung.RESET] if self.is_vanishing else REPAIR_SECONDS)
+
+
+class World:
+    def __init__(self, nodes: int, racks: int, slots: int, seed: int) -> None:
+        self.random, self.racks, self.now = Random(seed), racks, 0.0
+        self.cluster = Domain(key=CLUSTER, value="", slots=slots)
+        domains = (*(Domain(key="rack", value=str(rack), slots=1) for rack in range(racks)), self.cluster)
+        self.store = Store(domains, self.random, rate=0.3)
+        self.agents = [Agent(index, self) for index in range(nodes)]
+
+    async def step(self) -> None:
+        self.now += STEP_SECONDS
+        for agent in self.agents:
+            agent.clock.now += STEP_SECONDS
+        async with anyio.create_task_group() as tasks:
+            for agent in self.agents:
+                if not agent.is_done and agent.due <= self.now:
+                    tasks.start_soon(agent.step)
+
+    def check(self) -> None:
+        """Never more act than there are slots, in the cluster and in each rack."""
+        acting = [agent for agent in self.agents if agent.acts_until > self.now]
+        assert len(acting) <= self.cluster.slots
+        racks = [agent.domains[0] for agent in acting]
+        assert len(racks) == len(set(racks))
+
+    async def run(self, hours: float) -> None:
+        while not all(agent.is_done for agent in self.agents):
+            await self.step()
+            self.check()
+            assert self.now < hours * 3600, f"{sum(not agent.is_done for agent in self.agents)} nodes starve"
+
+
+@pytest.mark.slow
+async def test_a_hundred_nodes_that_fail_together_are_repaired_in_turn() -> None:
+    """Clocks an hour apart, three of ten writes refused, one of twenty holders gone for good."""
+    await World(100, racks=10, slots=4, seed=3).run(hours=12.0)

@@ -1,4 +1,4 @@
-"""Drains: who has the GPUs of a repair, and what is done so that they leave."""
+"""Drains: the holders of a GPU under repair, and the steps after which the GPU has no holder."""
 
 from enum import StrEnum
 
@@ -70,7 +70,7 @@ class DrainStep(StrEnum):
 
 
 class HolderStep(Value, frozen=True):
-    """A holder with what is done about it, and why."""
+    """A holder, the step that is taken, and the reason."""
 
     holder: GpuHolder
     step: DrainStep

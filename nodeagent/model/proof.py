@@ -127,7 +127,7 @@ class ProverReadings(Value, frozen=True):
 
 
 class ProofCheck(Value, frozen=True):
-    """One thing that was looked at."""
+    """A check of a proof."""
 
     name: str
     verdict: ProofVerdict

@@ -26,7 +26,6 @@ REASONS: dict[str, dict[str, str]] = {
     "tests/component/devices/harness.py": {"settle": JUMPS},
     "tests/component/edge/kubelet/test_foreign_plugin.py": {"*": STAYS},
     "tests/component/edge/kubelet/test_plugin_session.py": {"test_one_registration_is_enough": STAYS},
-    "tests/component/signals/busy_api_server.py": {"_serve": "a store that takes its time"},
     "tests/component/edge/kubelet/test_server_connections.py": {"test_stopping_is_bounded": STAYS},
     "tests/component/edge/test_host_scan.py": {"test_a_fingerprint_changes_with_what_comes_and_goes": PASSES},
     "tests/component/edge_kube/test_trouble.py": {"test_who_was_turned_away_delays_nobody_afterwards": PASSES},

@@ -1,1 +1,1 @@
-"""Idle-time proving: GPUs that nobody has are proven one at a time, and left at once when somebody gets one."""
+"""Idle-time proving: free GPUs are proven, a single GPU at a time, and left at once for a container."""

@@ -141,7 +141,7 @@ class Proof:
     def _find_wait(self, gpu: Gpu, now: float) -> float:
         settings = self._live.now.proof
         pace = Pace(
-            every_seconds=settings.every_hours * 3600,
+            every_seconds=settings.every_seconds,
             free_seconds=settings.free_seconds,
             spread_seconds=settings.spread_seconds,
         )

@@ -59,7 +59,7 @@ class DomainDrain:
     async def bring(
         self, session: FaultSession, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
     ) -> tuple[str, ...]:
-        """Bring the drain one step forward; returns who still has a GPU of the domain, nobody once it is clear."""
+        """Take the next step of the drain; returns the holders of the domain that are left."""
         gpus = tuple(domain)
         holders, told = await self._find(gpus), self._read_closing(gpus)
         steps = [await self._bring_holder(holder, told, dead) for holder in holders]

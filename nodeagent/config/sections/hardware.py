@@ -298,9 +298,9 @@ class ProofSettings(Section):
         "the stage by which free GPUs are proven: off for none, quick for 1 to 2 s, proof for about 5 s and all memory",
         "whoever switches proofs on knows that a free GPU draws power now and then",
     )
-    every_hours: float = knob(
-        Number(1, 8760),
-        24.0,
+    every_seconds: float = knob(
+        Number(3600, 31536000),
+        86400.0,
         "pause between two proofs of a GPU",
         "a GPU that went bad between two pods is found within a day",
         reload=True,

@@ -167,7 +167,7 @@ def note_given_up(before: ProofRecord | None, took_seconds: float, wall_seconds:
 
 
 class ProofOf(Value, frozen=True):
-    """A proof that came to its end."""
+    """A finished proof."""
 
     gpu: Gpu
     stage: ProofStage

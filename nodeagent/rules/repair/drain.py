@@ -92,7 +92,7 @@ def _name_process(user: DeviceUser) -> str:
 def find_drained(
     sessions: Sequence[FaultSession], inventory: Inventory, moment: Moment, up_to: Rung
 ) -> FaultSession | None:
-    """The session whose GPUs nobody may have: the one with an act under way, else the one whose turn it is."""
+    """The session to empty the GPUs for: the session with an act under way, else the session with the next act."""
     standing = [one for one in sessions if one.is_open and one.rung.rank <= up_to.rank]
     acting = [one for one in standing if one.under_way is not None and one.under_way.is_own]
     due = (

@@ -15,9 +15,9 @@ from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.errors import ApiConflict, NodeMissing
-from nodeagent.edge.kube.evictions import KubeEvictions
+from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
 from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
-from nodeagent.edge.kube.lease import KubeLease
+from nodeagent.edge.kube.lease import KubeLease, KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
@@ -129,6 +129,10 @@ async def ask_of_pods(server: ApiServerUnderTest, client: KubeClient, node: str)
     assert await claims.is_alive(PodIdentity(namespace=NAMESPACE, name=name, uid="another")) is False
     assert await evictions.list_pods(("x",)) == (f"{NAMESPACE}/{name}",)
     assert await evictions.list_pods(("y",)) == ()
+    draining = KubeDraining(client)
+    bound = await draining.read_pod(request.pod)
+    assert bound is not None
+    assert (await draining.evict(replace(bound, version="1"))).eviction is Eviction.CHANGED
     assert await evictions.evict_pod(request.pod) is Eviction.ASKED
     assert await evictions.evict_pod(request.pod) is Eviction.GONE
     assert await claims.is_alive(request.pod) is False
@@ -220,9 +224,13 @@ async def ask_of_fleet(server: ApiServerUnderTest, client: KubeClient, node: str
 
 
 async def ask_of_lease(server: ApiServerUnderTest, client: KubeClient) -> None:
-    lease = KubeLease(client, NAMESPACE, server.new_name("lease"), SystemClock())
+    name = server.new_name("lease")
+    lease, slots = (KubeLease(client, NAMESPACE, name, SystemClock()), KubeSlots(client, NAMESPACE, SystemClock()))
     assert await lease.read() is None
     assert await lease.read() != await lease.write(None, "one", 15)
+    slot = await slots.read(name, 0)
+    await slots.write(name, replace(slot, holder="two"))
+    assert (slot.holder, (await slots.read(name, 0)).holder) == ("one", "two")
 
 
 async def ask_of_readiness(server: ApiServerUnderTest, client: KubeClient) -> None:

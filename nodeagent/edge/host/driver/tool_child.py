@@ -55,7 +55,7 @@ class DriverToolChild:
 
 
 async def run_tool(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
-    """Run a command to its end, or abandon it at its deadline."""
+    """Run a command to the end, or abandon the command at the deadline."""
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     try:
         answer = await ask_once(

@@ -26,6 +26,8 @@ SIOCSIFADDR, SIOCSIFFLAGS = 0x8916, 0x8914
 IFF_UP, IFF_RUNNING = 0x1, 0x40
 CLONE_NEWNET = 0x40000000
 CHUNK_BYTES = 1 << 16
+LOOPBACK = "loopback"
+"""The name by which containerd 1 asks for a pod's loopback interface; containerd 2 brings it up by itself."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -47,12 +49,23 @@ def main() -> int:
     command = os.environ["CNI_COMMAND"]
     settings = json.load(sys.stdin)
     if command == "VERSION":
-        answer(cniVersion="1.0.0", supportedVersions=["1.0.0"])
+        answer(cniVersion="1.0.0", supportedVersions=["0.3.1", "1.0.0"])
+    elif settings["type"] == LOOPBACK:
+        bring_up(settings["cniVersion"], is_added=command == "ADD")
     elif command == "ADD":
         add(settings)
     elif command == "DEL":
         delete(record_of(settings))
     return 0
+
+
+def bring_up(version: str, *, is_added: bool) -> None:
+    """Say that the pod's loopback interface is up, as the pod network has it at once."""
+    if is_added:
+        interface = {"name": "lo", "sandbox": os.environ["CNI_NETNS"]}
+        answer(
+            cniVersion=version, interfaces=[interface], ips=[{"version": "4", "address": "127.0.0.1/8", "interface": 0}]
+        )
 
 
 def add(settings: dict[str, Any]) -> None:

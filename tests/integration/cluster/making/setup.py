@@ -28,6 +28,7 @@ def write_files(layout: Layout, ports: Ports, versions: Versions) -> None:
     layout.config("kubelet").write_text(render.render_kubelet(layout, ports))
     (layout.cni / "10-pod-network.conflist").write_text(render.render_cni(layout, ports))
     write_pod_network(layout.cni / render.POD_NETWORK)
+    (layout.cni / pod_network.LOOPBACK).symlink_to(render.POD_NETWORK)
     (layout.root / "hosts").write_text(render.render_hosts())
     layout.image.write_bytes(make_image())
 

@@ -186,9 +186,12 @@ class CordonTask:
             self._tell(source, text, plan)
 
     async def _bring_repairs(self, inventory: Inventory) -> None:
-        """Bring the cordons that repairs ask for; none where the agent repairs nothing."""
+        """Bring the cordons that repairs ask for; none where the agent repairs nothing.
+
+        After a start the kept cordons stay until the findings have settled: a drain goes on where it was.
+        """
         is_acting, repairs = self._live.now.repairs.mode == "act", self._bus.read(RepairState)
-        if is_acting and repairs is None:
+        if is_acting and (repairs is None or repairs.unsettled):
             return
         asked = repairs.closed_gpus if is_acting and repairs is not None else {}
         table = self._store.cordons() or CordonTable()

@@ -308,7 +308,10 @@ async def test_a_repair_closes_its_gpus_and_opens_them_at_its_end() -> None:
         world.memory.kept = {CordonSource.REPAIR: plan_repairs({gpu_uuid(0): "session 2"}, TWO, (), 5.0)}
         world.bus.publish_state(NodeRequests(), source="cluster")
         await anyio.sleep(1)
-        # Before a repair has said anything, what was closed stays closed.
+        # Before the findings of a started agent count, what was closed stays closed.
+        assert len(world.memory.kept[CordonSource.REPAIR]) == 1
+        world.bus.publish_state(RepairState(mode="act", unsettled="0 of 3 equal polls"), source="repairs")
+        await anyio.sleep(1)
         assert len(world.memory.kept[CordonSource.REPAIR]) == 1
         closed = {gpu_uuid(0): "session 2", gpu_uuid(1): "session 2"}
         world.bus.publish_state(RepairState(mode="act", closed_gpus=closed), source="repairs")

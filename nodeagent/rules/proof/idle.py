@@ -85,6 +85,9 @@ def list_open(view: NodeView, include: Sequence[str], exclude: Sequence[str]) ->
     if any(number not in view.fractions.redeemed for number in view.fractions.reservations):
         # A fraction is promised, and its container gets it of any GPU.
         return ()
+    if view.repairs is not None and view.repairs.closed_gpus:
+        # The prover's process may have the device files of all GPUs open, and a reset would be refused.
+        return ()
     closed = _list_closed(view, view.inventory)
     return tuple(gpu for gpu in select_gpus(view.inventory.gpus, include, exclude) if _is_open(gpu, view, closed))
 

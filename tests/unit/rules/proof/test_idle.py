@@ -111,6 +111,11 @@ def test_admin_access_and_closed_sessions_hold_nothing() -> None:
     assert list_indexes(view, "0") == [1, 2]
 
 
+def test_nothing_is_proven_beside_a_repair() -> None:
+    """Of any GPU: a reset is refused while a process has the device open."""
+    assert list_indexes(replace(QUIET, repairs=RepairState(closed_gpus={gpu_uuid(1): "session 2"}))) == []
+
+
 def test_a_device_of_a_gpu_that_is_gone_holds_no_other() -> None:
     assert list_indexes(replace(QUIET, allocations=allocate(mig_uuid(7, 0)))) == [0, 1, 2]
 

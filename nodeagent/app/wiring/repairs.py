@@ -15,7 +15,8 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
-from nodeagent.model.ports import GpuProver, PodDraining, RepairJournal
+from nodeagent.edge.kube.evictions import KubeDraining
+from nodeagent.model.ports import GpuProver, RepairJournal
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.rules.repair.acts import ACT
 
@@ -55,7 +56,7 @@ def build_repairs(
     hardware: Hardware,
     journal: RepairJournal,
     prover: GpuProver | None,
-    open_draining: Callable[[], PodDraining | None],
+    open_draining: Callable[[], KubeDraining | None],
 ) -> Repairs:
     """The component; it can act in mode act alone, and where the driver has a program for it."""
     live = services.live

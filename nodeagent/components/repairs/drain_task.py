@@ -12,6 +12,8 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.clock import Clock
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.processes.device_users import HostDeviceUsers
+from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.allocation import AllocationTable, PodIdentity
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cordons import CordonTable
@@ -20,7 +22,6 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
-from nodeagent.model.ports import DeviceUsers, PodDraining
 from nodeagent.model.repairs import FaultSession, SessionGpu
 from nodeagent.rules.repair.drain import Closing, decide_step, describe_steps, find_closed_since, list_holders
 from nodeagent.rules.repair.plans import name_gpus
@@ -44,8 +45,8 @@ class DomainDrain:
         conditions: Conditions,
         clock: Clock,
         live: LiveSettings,
-        pods: PodDraining | None,
-        users: DeviceUsers | None,
+        pods: KubeDraining | None,
+        users: HostDeviceUsers | None,
     ) -> None:
         """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
@@ -119,7 +120,7 @@ class DomainDrain:
         return step
 
     async def _ask(
-        self, pods: PodDraining, holder: GpuHolder, pod: PodIdentity, told: Closing, dead: frozenset[GpuUuid]
+        self, pods: KubeDraining, holder: GpuHolder, pod: PodIdentity, told: Closing, dead: frozenset[GpuUuid]
     ) -> tuple[HolderStep, float]:
         """What was done about a pod as the API server has it now, and the seconds until it may be done again."""
         seen = await pods.read_pod(pod)

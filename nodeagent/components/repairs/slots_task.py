@@ -4,7 +4,7 @@ Refuses to decide: `rules/repair/slots` says which slot is free, and `rules/repa
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.repairs import Rung
 from nodeagent.model.slots import Domain, Holder, Slot
@@ -22,27 +23,11 @@ TRIES: Final = 3
 """Writes of a slot that others may overtake."""
 
 
-class SlotStore(Protocol):
-    """The Leases."""
-
-    async def read(self, name: str, number: int) -> Slot:
-        """The slot, read now."""
-        ...
-
-    async def write(self, name: str, slot: Slot) -> None:
-        """Give the slot to its holder, over the version that it carries; `ApiConflict` where another was faster."""
-        ...
-
-    async def write_breaker(self, name: str, slot: Slot) -> None:
-        """Write the slot's breaker alone, in the same way."""
-        ...
-
-
 class RepairSlots:
     """The slots of this node's repairs; a restarted agent finds its slots by their holder."""
 
     def __init__(
-        self, store: SlotStore, domains: Sequence[Domain], node: str, read_boot: Callable[[], str], clock: Clock
+        self, store: KubeSlots, domains: Sequence[Domain], node: str, read_boot: Callable[[], str], clock: Clock
     ) -> None:
         self._store, self._domains, self._node, self._clock = store, tuple(domains), node, clock
         self._read_boot = read_boot

@@ -33,7 +33,7 @@ class DrainingForbidden(ApiForbidden):
 
 
 class KubeDraining:
-    """The port `PodDraining` over a client."""
+    """Has pods leave, each only as the pod was read."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client

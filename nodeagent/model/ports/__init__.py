@@ -7,7 +7,7 @@ tell them apart, or must know what is left behind.
 """
 
 from nodeagent.model.ports.claims import ClaimApi, ClaimDriver, ClaimedSpec, ClaimSpecs, MetadataFiles
-from nodeagent.model.ports.cluster import ClientPausing, ConfigurationControl, LabelFile, PodDraining, PodEviction
+from nodeagent.model.ports.cluster import ClientPausing, ConfigurationControl, LabelFile, PodEviction
 from nodeagent.model.ports.containers import (
     ContainerReceipts,
     ContainerRuntime,
@@ -22,7 +22,6 @@ from nodeagent.model.ports.containers import (
 )
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
-    DeviceUsers,
     DriverProbe,
     DriverTool,
     FaultInjector,
@@ -75,7 +74,6 @@ __all__ = [
     "DeviceFractionSpecs",
     "DeviceNodes",
     "DevicePlugin",
-    "DeviceUsers",
     "DriverFileSource",
     "DriverProbe",
     "DriverTool",
@@ -98,7 +96,6 @@ __all__ = [
     "PartitionMaking",
     "PartitionSession",
     "PluginSource",
-    "PodDraining",
     "PodEviction",
     "PodListing",
     "ProcessEnding",

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
-from nodeagent.model.drains import BoundPod, EvictionAnswer
 
 
 class PodEviction(Protocol):
@@ -13,22 +12,6 @@ class PodEviction(Protocol):
 
     async def evict_pod(self, pod: PodIdentity) -> Eviction:
         """Evict a pod; safe to repeat while the pod goes."""
-        ...
-
-
-class PodDraining(Protocol):
-    """Has pods leave, each only as it was read."""
-
-    async def read_pod(self, pod: PodIdentity) -> BoundPod | None:
-        """The pod now; `None` where it is gone, or another pod has its name."""
-        ...
-
-    async def evict(self, seen: BoundPod) -> EvictionAnswer:
-        """Ask the pod to leave, as its disruption budgets allow."""
-        ...
-
-    async def delete(self, seen: BoundPod) -> bool:
-        """Delete the pod, whatever its budgets say, with its own grace; `False` where it is gone or has changed."""
         ...
 
 

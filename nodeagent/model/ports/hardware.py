@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
-from nodeagent.model.drains import DeviceUser
 from nodeagent.model.driver import DriverEvidence, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
@@ -161,14 +160,6 @@ class ProcessPlace(Value, frozen=True):
     container_id: str = ""
     name: str = ""
     """The name of a process of the host; not read for others."""
-
-
-class DeviceUsers(Protocol):
-    """Finds the processes with GPUs by their open device files."""
-
-    async def read_users(self) -> tuple[DeviceUser, ...]:
-        """The processes now, without the agent's own."""
-        ...
 
 
 class ProcessEnding(Protocol):

@@ -14,6 +14,8 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.config.sections.repairers import DrainSettings
+from nodeagent.edge.host.processes.device_users import HostDeviceUsers
+from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterNode, Eviction
 from nodeagent.model.cordons import CordonSource, CordonTable
@@ -39,7 +41,7 @@ BUDGET = "The disruption budget b needs 1 healthy pods and has 1 currently"
 PENDING = make_fault("remap-pending", Remedy.DRAIN_AND_RESET)
 
 
-class Pods:
+class Pods(KubeDraining):
     """The API server with one pod, which leaves as told."""
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Pods:
         return len(self.asked) % 2 == 0
 
 
-class Users:
+class Users(HostDeviceUsers):
     def __init__(self) -> None:
         self.found, self.error = tuple[DeviceUser, ...](), ""
         self.next = list[tuple[DeviceUser, ...]]()

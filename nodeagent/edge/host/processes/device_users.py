@@ -28,7 +28,7 @@ _SCAN_SECONDS: Final = 10.0
 
 
 class HostDeviceUsers:
-    """The port `DeviceUsers` over /proc."""
+    """Finds the processes in /proc."""
 
     def __init__(self, worker: WorkerThread, proc_root: Path = Path("/proc"), *, major: int = GPU_MAJOR) -> None:
         self._worker, self._proc_root = HostWorker(worker, proc_root, _SCAN_SECONDS), proc_root

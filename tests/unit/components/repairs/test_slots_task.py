@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.model.repairs import Rung
 from nodeagent.model.slots import CLUSTER, Domain, Slot
 from nodeagent.rules.repair.breaker import Breaker, read_breaker, render_breaker
@@ -30,7 +31,7 @@ class FakeClock:
         return self.now
 
 
-class Store:
+class Store(KubeSlots):
     """Leases with versions, whose answers others overtake; the rate says how often a write is refused or lost."""
 
     def __init__(self, domains: Sequence[Domain], random: Random | None = None, rate: float = 0.0) -> None:

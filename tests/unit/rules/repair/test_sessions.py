@@ -10,7 +10,7 @@ from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairs import Ending, FaultSession, Outcome, Rung
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.guard import WINDOW_SECONDS
-from nodeagent.rules.repair.ladder import BUS_RESET_ACTION, RECOVERY_ACTION, climb, find_entry
+from nodeagent.rules.repair.ladder import BUS_RESET_ACTION, RECOVERY_ACTION, climb, find_entry, skip_spent
 from nodeagent.rules.repair.sessions import (
     Moment,
     apply_guard,
@@ -295,3 +295,11 @@ def test_blind_polls_do_not_settle_and_the_ceiling_ends_the_wait() -> None:
     settling = note_poll(settling, blind, CEILING_SECONDS)
     assert (settling.is_settled, settling.is_timed_out, settling.describe()) == (True, True, "")
     assert note_poll(settling, find_faults(NODE, {}), CEILING_SECONDS + 1) == settling
+
+
+def test_a_rung_that_was_taken_is_not_taken_again() -> None:
+    """A reset that failed, and a reboot that did: service is left; a refusal for a process has taken nothing."""
+    failed = [make_attempt(Rung.RESET), make_attempt(Rung.REBOOT)]
+    assert skip_spent(make_session(rung=Rung.RESET, attempts=failed)) is Rung.SERVICE
+    assert skip_spent(make_session(rung=Rung.RESET, attempts=failed[:1])) is Rung.REBOOT
+    assert skip_spent(make_session(rung=Rung.RESET, attempts=[make_attempt(outcome=Outcome.IN_USE)])) is Rung.RESET

@@ -26,7 +26,7 @@ from tests.support.virtual_time import FakeClock, VirtualTimeLoop
 
 _FOREIGN_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "KUBECONFIG", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 _MEASURING = "COVERAGE_PROCESS_CONFIG"
-_MEASURED = tuple(Path(__file__).parent / "component" / name for name in ("app", "core"))
+_MEASURED = tuple(Path(__file__).parent / name for name in ("component/app", "component/core", "unit/core"))
 """Whose children are measured: measuring doubles the time of a process, and other agents run the same lines."""
 _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
 

@@ -129,3 +129,18 @@ def test_the_history_stays_bounded_and_in_order(names: list[tuple[bool, str, boo
         assert seqs(history) == sorted(seqs(history))
         assert len(seqs(history)) <= 16
         assert seqs(history)[-1] == seq
+
+
+def test_a_repeated_fact_that_was_kept_as_a_cause_is_forgotten_in_its_turn() -> None:
+    """Neither the first nor the newest of its kind: these two stay known, and the fact is counted on."""
+    history = History(24)
+    for seq in (0, 1):
+        history.add_fact(seal(seq, Fact("again")))
+    history.keep([1])
+    history.add_fact(seal(2, Fact("again")))
+    history.keep([])
+    for seq in (3, 4):
+        history.add(seal(seq, Fact(str(seq))))
+    assert seqs(history) == [2, 3, 4]
+    history.add_fact(seal(5, Fact("again")))
+    assert seqs(history)[-1] == 5

@@ -53,7 +53,7 @@ class GpuHolder(Value, frozen=True):
 
 
 class DrainStep(StrEnum):
-    """What is done about a holder now."""
+    """The present step of a drain for one holder."""
 
     WAIT = "wait"
     LOOK = "look"

@@ -92,11 +92,11 @@ class ModuleRefusal(Value, frozen=True):
 
     kind: RefusalKind
     line: str
-    """As the log has it, without line breaks."""
+    """The line of the log, without line breaks."""
 
 
 class ModuleSearch(Value, frozen=True):
-    """What the host has of the driver's kernel module; read only while the driver does not work."""
+    """The driver's kernel module on the host; read only while the driver does not work."""
 
     kernel: str = ""
     """The running kernel's release; empty where the modules of the host cannot be seen."""

@@ -183,7 +183,7 @@ class ProofRecord(Value, frozen=True):
     speeds: tuple[Speed, ...] = ()
     """Of the newest proof that measured any."""
     slow: tuple[str, ...] = ()
-    """What was slow in each of the newest proofs that measured speeds; empty where nothing was."""
+    """The slow speeds of each of the newest proofs that measured any; empty for a fast GPU."""
 
     @property
     def newest_pass(self) -> tuple[ProofStage, float] | None:

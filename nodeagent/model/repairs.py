@@ -104,7 +104,7 @@ class ToolAnswer(Value, frozen=True):
     code: int | None
     """The exit code; `None` for a command that could not be started, or had no end within its deadline."""
     said: str = ""
-    """What the command wrote, or why it has no exit code."""
+    """The output of the command, or the reason for a missing exit code."""
 
     def describe(self) -> str:
         """The end in words."""
@@ -139,7 +139,7 @@ class Attempt(Value, frozen=True):
     is_own: bool = True
     """False for a reboot of the node that the agent has not requested."""
     kept: tuple[KeptSettings, ...] = ()
-    """What a reset puts back, in the intent so that the next agent can do it."""
+    """The settings to put back after a reset; they stand in the intent for the next agent."""
 
     @property
     def is_open(self) -> bool:

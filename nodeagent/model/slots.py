@@ -28,7 +28,7 @@ class Domain(Value, frozen=True):
 
 
 class Holder(Value, frozen=True):
-    """Who holds a slot."""
+    """The holder of a slot: a session of a node."""
 
     node: str
     boot: str

@@ -199,5 +199,5 @@ class ClusterWiring:
         return node, KubeEvictions(self.use_client(), self._node_name)
 
     def open_draining(self) -> KubeDraining | None:
-        """What has pods leave for a repair; `None` without an API server."""
+        """The API server's evictions for repairs; `None` without an API server."""
         return KubeDraining(self.use_client()) if self.is_in_use else None

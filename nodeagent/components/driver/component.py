@@ -73,7 +73,7 @@ class Driver:
         self._troubles: dict[str, str] = {}
         self._seen_modules: frozenset[str] = frozenset()
         self._loads: dict[LoadPlan, str] = {}
-        """What became of each attempt to load kernel modules, empty where modprobe was content."""
+        """The problem of each attempt to load kernel modules; empty where modprobe ended well."""
         self._log = get_logger(component=self.name)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

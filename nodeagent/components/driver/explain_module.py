@@ -48,7 +48,7 @@ def explain_refused_gpu(search: ModuleSearch | None) -> ModuleFinding | None:
 
 
 def explain_missing_module(search: ModuleSearch | None, load_problem: str = "") -> ModuleFinding | None:
-    """Why the module is not loaded; `None` where the host has nothing to say."""
+    """Why the module is not loaded; `None` where the host gives no reason."""
     if search is None:
         return None
     return explain_refused_gpu(search) or _explain_refusal(search) or _explain_files(search, load_problem)

@@ -25,7 +25,7 @@ def list_loaded_modules(evidence: DriverEvidence) -> frozenset[str]:
 
 
 def plan_modules(evidence: DriverEvidence, seen: Collection[str]) -> LoadPlan | None:
-    """What to load; `None` for nothing. `seen` are the modules that were loaded at some time in the agent's life."""
+    """The modules to load; `None` without any. `seen` are the modules that were loaded at some time in the agent's life."""
     if evidence.released or evidence.stuck or evidence.platform_unsupported or not evidence.pci_functions:
         return None
     if not evidence.module_loaded:
@@ -36,7 +36,7 @@ def plan_modules(evidence: DriverEvidence, seen: Collection[str]) -> LoadPlan | 
 
 
 def describe_attempt(problem: str) -> str:
-    """What became of an attempt whose modules are still not loaded."""
+    """The reason why an attempt left the modules unloaded."""
     return problem or "modprobe loaded nothing: look for `blacklist` and `install` lines in the host's /etc/modprobe.d"
 
 

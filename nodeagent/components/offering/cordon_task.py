@@ -231,7 +231,7 @@ class CordonTask:
 
 
 def _explain_still(others: Sequence[Cordon]) -> str:
-    """What keeps a GPU closed that a person opened; empty for nothing."""
+    """The cordons that keep a GPU closed after a person's order to open the GPU; empty without any."""
     if not others:
         return ""
     is_repair = {one.source is CordonSource.REPAIR for one in others}

@@ -30,7 +30,7 @@ NoteEnd = Callable[[FaultSession, Reading], None]
 
 
 class ActPorts(NamedTuple):
-    """What acts on GPUs and the node."""
+    """The driver, the driver's tool, the reboot request and the prover: the means of an act."""
 
     gpus: GpuSource
     tool: DriverTool
@@ -47,7 +47,7 @@ class Acting:
         self.session = 0
         """The number of the session whose act is under way or waits for its proof; 0 for none."""
         self.reading: Reading | None = None
-        """What the act came to; `None` before its end."""
+        """The result of the act; `None` before the end of the act."""
         self.ended_at = 0.0
         self._log = get_logger(component="repairs")
 
@@ -138,7 +138,7 @@ class Acting:
         return remarks
 
     async def _prove(self, kept: Sequence[KeptSettings]) -> Reading:
-        """What a short computation says; a GPU that cannot compute now is left to the polls."""
+        """The result of a short computation; a GPU that cannot compute now is left to the polls."""
         plan = plan_stage(ProofStage.QUICK)
         if self._ports.prover is None or plan is None:
             return Reading(outcome=None)

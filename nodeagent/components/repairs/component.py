@@ -240,7 +240,7 @@ class Repairs:
         return not held
 
     def _note_holders(self, session: FaultSession, held: Sequence[str]) -> None:
-        """Who refused an attempt has left once holders were seen and are seen no more."""
+        """The process that refused an attempt has left, once holders were seen and are seen no more."""
         if held:
             self._occupied.add(session.number)
             self._left.discard(session.number)

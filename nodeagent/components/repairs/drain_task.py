@@ -71,11 +71,11 @@ class DomainDrain:
         return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
 
     async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:
-        """Who has a GPU of the domain now, looked at anew and asked nothing: for the moment before an act."""
+        """The holders of the domain, read anew without a request to any: for the moment before an act."""
         return tuple(holder.name for holder in await self._find(tuple(domain)))
 
     def end(self) -> None:
-        """Nothing is drained any more."""
+        """Forget the drain, which has ended."""
         self._conditions.replace(DRAINING, {})
         self._last, self._late = {}, None
 
@@ -122,7 +122,7 @@ class DomainDrain:
     async def _ask(
         self, pods: KubeDraining, holder: GpuHolder, pod: PodIdentity, told: Closing, dead: frozenset[GpuUuid]
     ) -> tuple[HolderStep, float]:
-        """What was done about a pod as the API server has it now, and the seconds until it may be done again."""
+        """The step taken for a pod as the API server has the pod now, and the seconds until the next step."""
         seen = await pods.read_pod(pod)
         if seen is None:
             return HolderStep(holder=holder, step=DrainStep.LEAVING, why=_GONE), AGAIN_SECONDS

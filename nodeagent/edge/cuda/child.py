@@ -32,7 +32,7 @@ class ProverChild:
         self._environment = environment or {}
 
     async def prove(self, gpu: str, plan: ProofPlan, peers: tuple[str, ...] = ()) -> ProverReadings:
-        """What the prover read; the GPUs are free again on return, but for a process that could not be killed.
+        """The prover's readings; the GPUs are free again on return, but for a process that could not be killed.
 
         When the caller is cancelled the prover is killed at once, whatever it is at.
         """
@@ -82,7 +82,7 @@ class BackgroundProver:
         self._worker = WorkerThread("libcuda")
 
     async def prove(self, gpu: str, plan: ProofPlan) -> ProverReadings:
-        """What the prover read; a cancelled caller has the GPU free again at once."""
+        """The prover's readings; when the caller is cancelled the GPU is free again at once."""
         try:
             library = await self._worker.run(
                 self._find_library, timeout_seconds=_FIND_SECONDS, what="look for the CUDA driver library"

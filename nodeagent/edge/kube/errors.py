@@ -176,7 +176,7 @@ def names_budget(content: bytes) -> bool:
 
 
 def find_budget(content: bytes) -> str:
-    """What the disruption budget says, such as how many pods it needs; empty for another refusal."""
+    """The disruption budget's words, such as the number of pods needed; empty for another refusal."""
     with suppress(ValueError, AttributeError, TypeError):
         causes = (json.loads(content).get("details") or {}).get("causes") or ()
         return "; ".join(str(one["message"]) for one in causes if one.get("reason") == _BUDGET and one.get("message"))

@@ -33,7 +33,7 @@ class GpuProver(Protocol):
     """Proves one GPU by using it; the GPU is free again on return, and at once where the caller is cancelled."""
 
     async def prove(self, gpu: str, plan: ProofPlan) -> ProverReadings:
-        """What the prover read; a prover that hangs or cannot start is a reading, and no error."""
+        """The prover's readings; a prover that hangs or cannot start is a reading, and no error."""
         ...
 
 

@@ -47,7 +47,7 @@ RETRY_SECONDS: Final = 3600.0
 
 
 class NodeView(Value, frozen=True):
-    """What the node's components say, as far as a proof depends on it; `None` before a component has spoken."""
+    """The states of the node's components on which a proof depends; `None` before a component has published."""
 
     inventory: Inventory | None
     driver: DriverState | None
@@ -180,7 +180,7 @@ class ProofOf(Value, frozen=True):
 
 
 def judge_proof(proof: ProofOf, before: ProofRecord | None, neighbours: Sequence[ProofRecord]) -> ProofRecord:
-    """What is known of a GPU after a proof; `neighbours` are the records of other GPUs of the model.
+    """The record of a GPU after a proof; `neighbours` are the records of other GPUs of the model.
 
     Speeds alone are no verdict: only what the GPU computed, stored and copied is.
     """

@@ -81,7 +81,7 @@ def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, 
 
 
 def judge_proof(session: FaultSession, findings: Findings, waited_seconds: float, patience_seconds: float) -> Reading:
-    """What the polls after an act prove: well without evidence, failed once the time is over, else not known yet."""
+    """The proof by the polls after an act: well without evidence, failed once the time is over, else not known yet."""
     mine = [one for one in findings.evidence if one.gpu in session.uuids]
     if not mine and session.uuids <= findings.answered:
         return Reading(outcome=Outcome.PROVEN)

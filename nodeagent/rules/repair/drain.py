@@ -45,7 +45,7 @@ def list_holders(
     allocations: AllocationTable | None,
     users: Iterable[DeviceUser],
 ) -> tuple[GpuHolder, ...]:
-    """Everybody with a GPU of the domain: by the journal, and by the device files that processes have open."""
+    """The holders of the domain: by the journal, and by the device files that processes have open."""
     uuids = {one.uuid for one in domain}
     gpus = [gpu for gpu in inventory.gpus if gpu.uuid in uuids]
     by_device: dict[str, GpuUuid] = {uuid: uuid for uuid in uuids}
@@ -123,7 +123,7 @@ def find_closed_since(domain: Iterable[SessionGpu], table: CordonTable | None, n
 def decide_step(
     holder: GpuHolder, seen: BoundPod | None, told: Closing, dead: frozenset[GpuUuid], settings: DrainSettings
 ) -> HolderStep:
-    """What is done about a holder now; `seen` is its pod as the API server has it, if it was read."""
+    """The next step for a holder; `seen` is the holder's pod as the API server has the pod, if it was read."""
     refusal = _refuse(holder, seen, told)
     if refusal:
         step, why = DrainStep.LEAVE, refusal

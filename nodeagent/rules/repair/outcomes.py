@@ -1,4 +1,4 @@
-"""What the end of a reset means: a class for each exit code of the driver's tool, or for its text.
+"""Results of resets: a class for each exit code of the driver's tool, or for the tool's text.
 
 Owns that exit code 0 is no success: the proof decides. A code or a text that is not known leaves the end unknown.
 """
@@ -47,7 +47,7 @@ _MISSING: Final = re.compile(r"append the following device indexes[^.]*\.(?P<ind
 
 
 class Reading(Value, frozen=True):
-    """What is known of an act once its command has ended."""
+    """The result of an act's command; the proof has the last word."""
 
     outcome: Outcome | None
     """`None` for an act that is done and yet to be proven."""
@@ -57,7 +57,7 @@ class Reading(Value, frozen=True):
 
 
 def read_answer(answer: ToolAnswer, rung: Rung) -> Reading:
-    """What the end of a reset's command means for the session."""
+    """The result for the session, by the exit code and the text of a reset's command."""
     if answer.code == 0:
         return Reading(outcome=None)
     if answer.code is None:
@@ -96,7 +96,7 @@ def keep_settings(gpus: Iterable[Gpu]) -> tuple[KeptSettings, ...]:
 
 
 class PutBack(Value, frozen=True):
-    """What has to be set on a GPU again, and what no command can set without another reset."""
+    """The settings to put back on a GPU, and remarks on settings that need another reset."""
 
     persistence_mode: bool | None = None
     power_limit_milliwatts: int | None = None
@@ -104,7 +104,7 @@ class PutBack(Value, frozen=True):
 
 
 def find_changed(kept: KeptSettings, gpu: Gpu) -> PutBack:
-    """What differs from the settings before; a setting that cannot be read, before or now, is left alone."""
+    """The differences from the settings before; a setting that cannot be read, before or now, is left alone."""
     power, persistence = gpu.power_limit_milliwatts, gpu.persistence_mode
     now = {"MIG mode": None if gpu.mig is None else gpu.mig.enabled, "ECC": gpu.ecc_enabled}
     before = {"MIG mode": kept.mig_enabled, "ECC": kept.ecc_enabled}

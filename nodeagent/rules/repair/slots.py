@@ -34,14 +34,14 @@ class Sighting(Value, frozen=True):
 
 
 class Sightings(Value, frozen=True):
-    """What a reader remembers of a domain."""
+    """The slots of a domain as a reader has seen them change."""
 
     holders: Mapping[int, Sighting]
     phase: Sighting
 
 
 def note_slots(before: Sightings | None, slots: Sequence[Slot], now: float) -> Sightings:
-    """What the reader remembers after a look at a domain's slots, the first of them among the slots."""
+    """The reader's sightings after a read of a domain's slots, the first slot among the slots."""
     phase = str(read_breaker(slots[0].breaker).phase)
     known = {} if before is None else before.holders
     seen = {slot.number: _note(known.get(slot.number), f"{slot.holder} {slot.renewed}", now) for slot in slots}

@@ -13,7 +13,7 @@ from tests.fakes.nvml.control import FakeNvml
 from tests.support.programs.command_line import run_here
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the fakes are C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the fakes: apt-get install gcc"),
     pytest.mark.may_block("commands read files in their own short-lived loop"),
 ]
 

@@ -14,7 +14,7 @@ from tests.fakes.nvml.control import FakeNvml
 from tests.support.programs.agent_process import AgentProcess, running_agent
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the fakes are C"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler for the fakes: apt-get install gcc"),
     pytest.mark.may_block("agents are processes of their own here"),
 ]
 

@@ -1,6 +1,8 @@
 """What nvidia-smi of 535 and 550 says where no driver is loaded, and whether it knows what the agent asks of it."""
 
 import ast
+import gzip
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
@@ -13,7 +15,8 @@ from nodeagent.model.errors import PartitionRefused
 from tests.component.edge_nvml.conftest import make_fake
 from tests.component.edge_nvml.test_partitioning import IN_USE, find_gpu, running
 from tests.contract.libraries import HARMLESS, Library, skip_unless_harmless
-from tests.fakes.nvidia_smi.answers import ANSWERS, PROGRAM
+from tests.fakes.nvidia_smi.answers import ANSWERS, MANUAL, PROGRAM
+from tests.fakes.nvidia_smi.program import FakeSmi
 from tests.fakes.nvml.control import FakeNvml
 from tests.originals.packages import DRIVERS, LIBRARIES, REASON, find_driver, find_program
 
@@ -21,12 +24,7 @@ __all__ = ["make_fake"]
 
 pytestmark = pytest.mark.may_block("what is asked of NVIDIA's program is no business of the event loop")
 
-NO_DRIVER: Final = (
-    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-    " Make sure that the latest NVIDIA driver is installed and running.\n\n"
-)
-NO_LIBRARY: Final = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system."
-DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 9, 12
+NO_DRIVER, NO_LIBRARY = ANSWERS["no-driver"], ANSWERS["no-library"]
 GPU: Final = "00000000:3b:00.0"
 QUESTIONS: Final[tuple[list[str], ...]] = (
     [],
@@ -54,17 +52,28 @@ def program(request: pytest.FixtureRequest) -> Library:
     return Library(request.param, path, path, {"LD_LIBRARY_PATH": str(root / LIBRARIES)})
 
 
+@pytest.fixture
+def stand_in(tmp_path: Path) -> FakeSmi:
+    return FakeSmi(tmp_path / "smi")
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
-def test_without_a_driver_every_question_has_one_answer(program: Library, question: list[str]) -> None:
-    """On its standard output, also where the question makes no sense."""
-    done = program.run(str(program.path), *question)
-    assert (done.returncode, done.stdout, done.stderr) == (DRIVER_NOT_LOADED, NO_DRIVER, "")
+def test_without_a_driver_every_question_has_one_answer(
+    program: Library, stand_in: FakeSmi, question: list[str]
+) -> None:
+    """On its standard output, also where the question makes no sense; the same words by the stand-in."""
+    stand_in.give("no-driver")
+    for path in (program.path, stand_in.program):
+        done = program.run(str(path), *question)
+        assert (done.returncode, done.stdout, done.stderr) == (NO_DRIVER.code, NO_DRIVER.said, "")
 
 
-def test_without_its_library_it_says_so(program: Library) -> None:
-    done = program.run(str(program.path), "-L", LD_LIBRARY_PATH="/nowhere")
-    assert (done.returncode, done.stderr) == (LIBRARY_NOT_FOUND, "")
-    assert done.stdout.startswith(NO_LIBRARY)
+def test_without_its_library_it_says_so(program: Library, stand_in: FakeSmi) -> None:
+    stand_in.give("no-library")
+    for path in (program.path, stand_in.program):
+        done = program.run(str(path), "-L", LD_LIBRARY_PATH="/nowhere")
+        assert (done.returncode, done.stderr) == (NO_LIBRARY.code, "")
+        assert done.stdout.startswith(NO_LIBRARY.said.strip())
 
 
 def test_the_help_names_every_option_that_the_agent_uses(program: Library) -> None:
@@ -91,12 +100,25 @@ def test_the_program_has_the_words_that_no_help_tells_here(program: Library) -> 
     ] == []
 
 
-def test_the_program_has_the_texts_of_the_stand_in(program: Library) -> None:
-    """Of every answer to a reset whose text is said to be the program's."""
+def test_every_answer_of_the_stand_in_is_in_the_program_or_its_manual(program: Library) -> None:
+    """Of a text a piece in the program's file, of another exit code than 255 its line in the manual page."""
     content = program.path.read_bytes()
-    pieces = [one.piece for one in ANSWERS.values() if one.source == PROGRAM and one.piece]
-    assert len(pieces) > 8
-    assert [piece for piece in pieces if piece.encode() not in content] == []
+    manual = gzip.decompress(program.path.with_name("nvidia-smi.1.gz").read_bytes()).decode()
+    lines = dict(re.findall(r"^Return code (\d+) \\- (.*)$", manual, re.MULTILINE))
+    for name, answer in ANSWERS.items():
+        if answer.source in (PROGRAM, MANUAL):
+            assert bool(answer.said) == bool(answer.piece), name
+            assert answer.piece in answer.said, name
+            assert answer.piece.encode() in content, name
+        if answer.source == MANUAL:
+            assert answer.manual, name
+            assert lines[str(answer.code)].startswith(answer.manual), name
+    assert {answer.code for answer in ANSWERS.values() if answer.source == PROGRAM} == {0, 255}
+    assert (lines["0"], lines["255"]) == ("Success", "Other error or internal driver error occurred")
+    assert {lines[str(one.code)] for one in (NO_DRIVER, NO_LIBRARY)} == {
+        "NVIDIA driver is not loaded",
+        "NVML Shared Library couldn't be found or loaded",
+    }
 
 
 def test_every_command_of_the_agent_is_asked_here() -> None:

@@ -1,4 +1,7 @@
-"""The answers of the stand-in for `nvidia-smi -r`, each with the class that the agent gives it and its source."""
+"""The answers of the stand-in for `nvidia-smi -r`, each with the agent's class for the answer, and its source.
+
+`tests/contract/nvidia_smi` compares each answer with its source in the driver packages of 535 and 550.
+"""
 
 from typing import Final
 
@@ -8,6 +11,9 @@ from nodeagent.model.repairs import Outcome
 
 PROGRAM: Final = "a text in nvidia-smi of 535 and 550"
 MANUAL: Final = "the manual's list of exit codes"
+RUN: Final = "the program itself, run without a driver, or without its library"
+NVML: Final = "nvml.h: NVML_ERROR_IN_USE"
+MADE_UP: Final = "an unkillable wait in the driver, as far as a script can wait"
 PEERS: Final = (1, 2, 3)
 
 
@@ -20,6 +26,8 @@ class FakeAnswer(Struct, frozen=True):
     source: str
     piece: str = ""
     """The part of the text that the real program has in its file."""
+    manual: str = ""
+    """The words of the manual page for the exit code."""
     hangs: bool = False
 
 
@@ -86,28 +94,56 @@ ANSWERS: Final[dict[str, FakeAnswer]] = {
         PROGRAM,
         "Reboot the system to recover this GPU",
     ),
-    "strange": FakeAnswer(255, "Error encountered during reset of GPU 0: Unknown Error\n", Outcome.UNKNOWN, PROGRAM),
-    "bad-argument": FakeAnswer(2, "Option --nonsense is not recognized.\n", Outcome.STOPPED, MANUAL),
-    "unsupported": FakeAnswer(3, "", Outcome.UNSUPPORTED, MANUAL),
-    "permission": FakeAnswer(4, "", Outcome.STOPPED, MANUAL),
-    "not-found": FakeAnswer(6, "No devices were found\n", Outcome.FAILED, MANUAL),
-    "power": FakeAnswer(8, "", Outcome.BROKEN, MANUAL),
+    "strange": FakeAnswer(
+        255,
+        "Error encountered during reset of GPU 0: Unknown Error\n",
+        Outcome.UNKNOWN,
+        PROGRAM,
+        "Error encountered during reset of GPU",
+    ),
+    "bad-argument": FakeAnswer(
+        2,
+        "Option --nonsense is not recognized.\n",
+        Outcome.STOPPED,
+        MANUAL,
+        "is not recognized.",
+        manual="A supplied argument or flag is invalid",
+    ),
+    "unsupported": FakeAnswer(
+        3, "", Outcome.UNSUPPORTED, MANUAL, manual="The requested operation is not available on target device"
+    ),
+    "permission": FakeAnswer(
+        4, "", Outcome.STOPPED, MANUAL, manual="The current user does not have permission to access this device"
+    ),
+    "not-found": FakeAnswer(
+        6,
+        "No devices were found\n",
+        Outcome.FAILED,
+        MANUAL,
+        "No devices were found",
+        manual="A query to find an object was unsuccessful",
+    ),
+    "power": FakeAnswer(
+        8, "", Outcome.BROKEN, MANUAL, manual="A device's external power cables are not properly attached"
+    ),
     "no-driver": FakeAnswer(
         9,
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+        " Make sure that the latest NVIDIA driver is installed and running.\n\n",
         Outcome.STOPPED,
-        PROGRAM,
-        "couldn't communicate with the NVIDIA driver.",
+        RUN,
     ),
-    "interrupt": FakeAnswer(10, "", Outcome.FAILED, MANUAL),
+    "interrupt": FakeAnswer(
+        10, "", Outcome.FAILED, MANUAL, manual="NVIDIA Kernel detected an interrupt issue with a GPU"
+    ),
     "no-library": FakeAnswer(
-        12, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", Outcome.STOPPED, PROGRAM
+        12, "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", Outcome.STOPPED, RUN
     ),
-    "no-function": FakeAnswer(13, "", Outcome.UNSUPPORTED, MANUAL),
-    "inforom": FakeAnswer(14, "", Outcome.BROKEN, MANUAL),
-    "off-the-bus": FakeAnswer(15, "", Outcome.FAILED, MANUAL),
-    "nvml-in-use": FakeAnswer(19, "", Outcome.IN_USE, "NVML's code for a GPU in use"),
-    "hang": FakeAnswer(
-        0, "", Outcome.UNKNOWN, "an unkillable wait in the driver, as far as a script can wait", hangs=True
+    "no-function": FakeAnswer(
+        13, "", Outcome.UNSUPPORTED, MANUAL, manual="Local version of NVML doesn't implement this function"
     ),
+    "inforom": FakeAnswer(14, "", Outcome.BROKEN, MANUAL, manual="infoROM is corrupted"),
+    "off-the-bus": FakeAnswer(15, "", Outcome.FAILED, MANUAL, manual="The GPU has fallen off the bus"),
+    "nvml-in-use": FakeAnswer(19, "", Outcome.IN_USE, NVML),
+    "hang": FakeAnswer(0, "", Outcome.UNKNOWN, MADE_UP, hangs=True),
 }

@@ -1,6 +1,7 @@
 """A stand-in for nvidia-smi: answers `--gpu-reset` as a file says, and keeps persistence mode and power limit in files.
 
-Run as a program with the folder of its files in `FAKE_NVIDIA_SMI`.
+Run as a program with the folder of its files in `FAKE_NVIDIA_SMI`. Without a driver, or its library, every question has
+the one answer of the original.
 """
 
 import os
@@ -9,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.fakes.nvidia_smi.answers import ANSWERS
+from tests.fakes.nvidia_smi.answers import ANSWERS, RUN
 
-ANSWER, LOG, PIDS = "answer", "log", "pids"
+ANSWER, LOG = "answer", "log"
 _OPTIONS: Final = {"-pm": "persistence", "-pl": "power"}
 
 
@@ -29,7 +30,7 @@ class FakeSmi:
         self.program.chmod(0o755)
 
     def give(self, *names: str) -> None:
-        """Have the next resets answered so; the last answer stays."""
+        """The answers to the next resets; the last answer stays."""
         (self.folder / ANSWER).write_text("\n".join(names))
 
     def read_log(self) -> list[str]:
@@ -48,15 +49,15 @@ def main(words: list[str]) -> int:
     folder = Path(os.environ["FAKE_NVIDIA_SMI"])
     with (folder / LOG).open("a") as log:
         log.write(f"{' '.join(words)}\n")
+    first, *rest = (folder / ANSWER).read_text().splitlines()
+    answer = ANSWERS[first]
     for option, name in _OPTIONS.items():
-        if option in words:
+        if option in words and answer.source != RUN:
             address = words[words.index("-i") + 1]
             (folder / f"{name}-{address}").write_text(words[words.index(option) + 1])
             return 0
-    first, *rest = (folder / ANSWER).read_text().splitlines()
     if rest:
         (folder / ANSWER).write_text("\n".join(rest))
-    answer = ANSWERS[first]
     if answer.hangs:
         signal.pause()
     sys.stdout.write(answer.said)

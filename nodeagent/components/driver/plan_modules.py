@@ -25,7 +25,7 @@ def list_loaded_modules(evidence: DriverEvidence) -> frozenset[str]:
 
 
 def plan_modules(evidence: DriverEvidence, seen: Collection[str]) -> LoadPlan | None:
-    """The modules to load; `None` without any. `seen` are the modules that were loaded at some time in the agent's life."""
+    """The modules to load; `None` without any. `seen` are the modules loaded at some time in the agent's life."""
     if evidence.released or evidence.stuck or evidence.platform_unsupported or not evidence.pci_functions:
         return None
     if not evidence.module_loaded:

@@ -14,7 +14,6 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import ProofSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
-from nodeagent.edge.host.files.sealed_store import SealedStore, Stored
 from nodeagent.model.allocation import Allocation, AllocationTable
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState
@@ -34,6 +33,7 @@ from nodeagent.model.proof import (
     SpeedKind,
 )
 from nodeagent.model.telemetry import GpuSample, NodeSample, ProcessSample
+from tests.support.files.memory_store import MemoryStore
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import READY, see_quiet
 from tests.support.virtual_time import FakeClock
@@ -63,29 +63,6 @@ class Prover:
             self.killed.append(gpu)
             raise
         return self.readings.get(gpu, GOOD)
-
-
-class MemoryStore(SealedStore):
-    """A file that outlives the agent, on a disk that can fail."""
-
-    def __init__(self, body: bytes | None = None) -> None:
-        self.body, self.failure, self.discarded = body, "", ""
-        self.troubles: tuple[str, ...] = ()
-
-    async def read(self) -> Stored:
-        return Stored(body=self.body, boot_id="boot", troubles=self.troubles)
-
-    async def write(self, body: bytes) -> str:
-        if not self.failure:
-            self.body = body
-        return self.failure
-
-    async def discard(self, reason: str) -> str:
-        self.discarded = reason
-        return "moved aside"
-
-    def close(self) -> None:
-        pass
 
 
 class World:

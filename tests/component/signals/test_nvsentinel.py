@@ -19,7 +19,6 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.grpc.calls import CallRefused
 from nodeagent.edge.grpc.errors import Status
-from nodeagent.edge.host.files.sealed_store import SealedStore, Stored
 from nodeagent.edge.nvsentinel.connector import ConnectorUnavailable, PlatformConnector, encode_event
 from nodeagent.edge.nvsentinel.proto import platform_connector_pb2 as wire
 from nodeagent.model.cluster import ClusterNode
@@ -30,6 +29,7 @@ from nodeagent.model.health import Verdict
 from nodeagent.model.repairers import NvsentinelEvent
 from tests.component.cluster.harness import settle
 from tests.fakes.nvsentinel import REQUEST, FakePlatformConnector
+from tests.support.files.memory_store import MemoryStore
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.slices import make_report
 from tests.support.virtual_time import FakeClock
@@ -55,30 +55,6 @@ class DirectConnector(PlatformConnector):
             await self.nvsentinel.take(REQUEST.FromString(sent.SerializeToString()))
         except CallRefused as error:
             raise ConnectorUnavailable("/s", error.text) from error
-
-
-class MemoryStore(SealedStore):
-    """A file that outlives the agent, on a disk that can fail."""
-
-    def __init__(self, body: bytes | None = None) -> None:
-        self.body, self.failure = body, ""
-        self.troubles: tuple[str, ...] = ()
-        self.discarded = ""
-
-    async def read(self) -> Stored:
-        return Stored(body=self.body, boot_id="boot", troubles=self.troubles)
-
-    async def write(self, body: bytes) -> str:
-        if not self.failure:
-            self.body = body
-        return self.failure
-
-    async def discard(self, reason: str) -> str:
-        self.discarded = reason
-        return "moved aside"
-
-    def close(self) -> None:
-        pass
 
 
 class Stage:

@@ -7,6 +7,7 @@ one fault twice: pods that share a GPU and die together are a single loss.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import field
@@ -177,10 +178,18 @@ def forget_gpus(count: BrakeCount, gpus: Iterable[GpuUuid]) -> BrakeCount:
 
 
 def plan_brake(
-    count: BrakeCount, kept: Iterable[Cordon], inventory: Inventory, settings: SignalsSettings, now_seconds: float
+    count: BrakeCount,
+    kept: Iterable[Cordon],
+    inventory: Inventory,
+    settings: SignalsSettings,
+    now_seconds: float,
+    proven: Mapping[GpuUuid, float] = MappingProxyType({}),
 ) -> BrakePlan:
-    """The brake's cordons for the count, with those kept so far; GPUs closed together are tried one after another."""
-    known = {cordon.gpu: cordon for cordon in kept}
+    """The brake's cordons for the count, with those kept so far; GPUs closed together are tried one after another.
+
+    `proven` has the times at which GPUs passed the agent's own proof.
+    """
+    known = {cordon.gpu: _shorten(cordon, proven.get(cordon.gpu), now_seconds) for cordon in kept}
     gpus = (gpu.uuid for gpu in inventory.gpus)
     closed: list[Cordon] = []
     opened: list[GpuUuid] = []
@@ -213,6 +222,17 @@ def plan_brake(
         opened=tuple(opened),
         wait_seconds=max(min(waits) - now_seconds, 0.0) if waits else None,
     )
+
+
+def _shorten(cordon: Cordon, proven_seconds: float | None, now_seconds: float) -> Cordon:
+    """The cordon of a GPU that has passed a proof since: its pause is over, and a start may try the GPU.
+
+    A computation proves the GPU, and not what the GPU's pods died of: the GPU is opened by the start, and once a start
+    has failed all the same, the pauses grow as without proofs.
+    """
+    is_news = proven_seconds is not None and (cordon.since_seconds or 0.0) < proven_seconds <= now_seconds
+    is_first = cordon.closings == 1 and not cordon.is_over(now_seconds)
+    return replace(cordon, until_seconds=now_seconds) if is_news and is_first else cordon
 
 
 def find_pause(first_seconds: float, closings: int) -> float:

@@ -26,6 +26,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import CordonStore
+from nodeagent.model.proof import GpuProofs
 from nodeagent.rules.brake import (
     TAINT_AWAITED_SECONDS,
     BrakeCount,
@@ -47,7 +48,7 @@ GATHER_SECONDS: Final = 0.02
 CLOCK_SECONDS: Final = 30.0
 """The longest wait between two looks at the wall clock, which may jump."""
 NO_GPUS: Final = Inventory(generation=0)
-_WATCHED: Final = (Inventory, AllocationTable, FractionTable, ReadyClaims, CordonTable, ClusterNode)
+_WATCHED: Final = (Inventory, AllocationTable, FractionTable, ReadyClaims, CordonTable, ClusterNode, GpuProofs)
 
 
 class BrakeTask:
@@ -153,7 +154,10 @@ class BrakeTask:
         self._follow_starts(now)
         kept = self._read_kept()
         by_word = {each.gpu for each in self._known} - {each.gpu for each in kept}
-        plan = plan_brake(forget_gpus(self._count, by_word), kept, inventory, self._live.now.signals, now)
+        proofs = self._bus.read(GpuProofs) or GpuProofs()
+        passed = {gpu: newest[1] for gpu, record in proofs.gpus.items() if (newest := record.newest_pass) is not None}
+        count = forget_gpus(self._count, by_word)
+        plan = plan_brake(count, kept, inventory, self._live.now.signals, now, passed)
         self._count, self._known = plan.count, plan.cordons
         for cordon in plan.closed:
             self._log.warning("gpu_braked", gpu=cordon.gpu, reason=cordon.reason, closings=cordon.closings)

@@ -40,6 +40,7 @@ from nodeagent.rules.proof.idle import (
     NodeView,
     Pace,
     ProofOf,
+    find_braked_since,
     find_share,
     find_wait,
     follow_free,
@@ -152,6 +153,7 @@ class Proof:
             free=now - self._free[gpu.uuid],
             running=now - self._began_at,
             wall_seconds=self._clock.wall(),
+            braked_seconds=find_braked_since(self._bus.read(Offering), gpu.uuid),
         )
 
     def _view(self) -> NodeView:

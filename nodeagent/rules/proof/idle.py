@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
+from nodeagent.model.cordons import CordonSource
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.health import HealthReport, Verdict
@@ -19,7 +20,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import Offering
+from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.proof import (
     SPEEDS_KEPT,
     GpuProof,
@@ -119,13 +120,24 @@ def _list_closed(view: NodeView, inventory: Inventory) -> frozenset[str]:
             *(change.gpu for change in (view.mig or MigState()).changes),
             *(gpu for daemon in (view.mps or MpsState()).daemons for gpu in daemon.gpus),
             *(uuid for one in (view.repairs or RepairState()).sessions if one.is_open for uuid in one.uuids),
-            *(
-                gpu.uuid
-                for gpu in inventory.gpus
-                if (mode := doors.get(gpu.uuid)) is None or mode.cordons or not mode.is_open
-            ),
+            *(gpu.uuid for gpu in inventory.gpus if (mode := doors.get(gpu.uuid)) is None or not _may_prove(mode)),
         }
     )
+
+
+def _may_prove(mode: GpuAllocationMode) -> bool:
+    """Whether the GPU is open, or closed by the brake alone, whose pause a proof ends."""
+    if any(one.source is not CordonSource.BRAKE for one in mode.cordons):
+        return False
+    is_given = mode.is_settled and mode.wanted is not AllocationMode.NONE
+    return is_given if mode.cordons else mode.is_open
+
+
+def find_braked_since(offering: Offering | None, gpu: GpuUuid) -> float | None:
+    """The time at which the brake closed a GPU for the first time in a row; `None` for another GPU."""
+    modes = offering.doors if offering is not None else ()
+    found = (one.since_seconds for mode in modes if mode.gpu == gpu for one in mode.cordons if one.closings == 1)
+    return max((time for time in found if time is not None), default=None)
 
 
 def follow_free(before: Mapping[GpuUuid, float], open_now: Sequence[Gpu], now: float) -> dict[GpuUuid, float]:
@@ -144,9 +156,22 @@ def find_share(node: str, gpu: GpuUuid) -> float:
 
 
 def find_wait(
-    record: ProofRecord | None, pace: Pace, share: float, *, free: float, running: float, wall_seconds: float
+    record: ProofRecord | None,
+    pace: Pace,
+    share: float,
+    *,
+    free: float,
+    running: float,
+    wall_seconds: float,
+    braked_seconds: float | None = None,
 ) -> float:
-    """Seconds until the next proof of a GPU that has been free, beside an agent running, for so many seconds."""
+    """Seconds until the next proof of a GPU that has been free, beside an agent running, for so many seconds.
+
+    A GPU that the brake has closed since its last proof does not wait for the next day.
+    """
+    is_braked = braked_seconds is not None and (record is None or record.ended_seconds <= braked_seconds)
+    if is_braked:
+        pace = replace(pace, every_seconds=0.0, spread_seconds=0.0)
     start = max(pace.free_seconds - free, pace.spread_seconds * share - running)
     if record is None:
         return start

@@ -21,6 +21,7 @@ from nodeagent.model.events import (
 )
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId, ResourceName
+from nodeagent.model.proof import GpuProofs, ProofRecord, ProofStage, ProofVerdict
 from nodeagent.rules.brake import TAINT_AWAITED_SECONDS
 from tests.component.offering.test_cordons import TWO, World
 from tests.support.gpus import gpu_uuid
@@ -157,6 +158,29 @@ async def test_one_pod_tries_the_gpu_after_the_pause() -> None:
             assert (world.braked(), world.memory.kept[CordonSource.BRAKE]) == ([], ())
             fact = (await anext(facts)).value
         assert fact == GpuUncordoned(gpu=gpu_uuid(1), source=CordonSource.BRAKE, reason="a start has proved the GPU")
+
+
+async def test_a_proof_of_the_agent_ends_the_pause() -> None:
+    """A single pod may try the GPU at once; a proof that failed ends nothing."""
+    async with open_world() as world:
+        await world.lose(3)
+        failed = ProofRecord(verdict=ProofVerdict.FAILED, ended_seconds=world.clock.wall(), took_seconds=1.0)
+        world.bus.publish_state(GpuProofs(gpus={gpu_uuid(1): failed}), source="proof")
+        await anyio.sleep(1)
+        assert "closed by the brake" in world.braked()[0]
+        passed = ProofRecord(
+            verdict=ProofVerdict.PASSED,
+            ended_seconds=world.clock.wall(),
+            took_seconds=1.0,
+            level=ProofStage.QUICK,
+            proven_seconds=world.clock.wall(),
+        )
+        world.bus.publish_state(GpuProofs(gpus={gpu_uuid(1): passed}), source="proof")
+        await anyio.sleep(1)
+        assert "a single pod may try the GPU" in world.braked()[0]
+        await world.start()
+        await anyio.sleep(WITHIN + 2)
+        assert (world.braked(), world.is_open()) == ([], (True, True))
 
 
 async def test_each_trial_that_fails_doubles_the_pause() -> None:

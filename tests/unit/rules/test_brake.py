@@ -49,6 +49,7 @@ class Story:
         self.closed: list[Cordon] = []
         self.opened: list[GpuUuid] = []
         self.wait: float | None = None
+        self.proven = dict[GpuUuid, float]()
 
     def start(self, name: str, *gpus: GpuUuid) -> None:
         on = frozenset(gpus or (GPU,))
@@ -76,7 +77,7 @@ class Story:
 
     def look(self) -> None:
         self.count = follow_starts(self.count, self.present, WITHIN, self.now)
-        plan = plan_brake(self.count, self.cordons, NODE, SETTINGS, self.now)
+        plan = plan_brake(self.count, self.cordons, NODE, SETTINGS, self.now, self.proven)
         self.count, self.cordons, self.wait = plan.count, plan.cordons, plan.wait_seconds
         self.closed += plan.closed
         self.opened += plan.opened
@@ -371,3 +372,24 @@ def test_starts_are_of_all_ways_of_giving_out() -> None:
         f"claim {made.uid}": ({gpu_uuid(3)}, 7.0),
     }
     assert list_starts(NODE, None, None, None) == {}
+
+
+def test_a_proof_ends_the_first_pause_and_no_later_one() -> None:
+    """A pod has the last word; a proof from before the closing says nothing of what came after."""
+    story = Story()
+    for name in "abc":
+        story.lose(name)
+    (first,) = story.cordons
+    story.proven = {GPU: first.since_seconds or 0.0}
+    story.wait_for(10)
+    assert list_trials(story.count, story.cordons, story.now) == ()
+    story.proven = {GPU: story.now}
+    story.wait_for(5)
+    (tried,) = list_trials(story.count, story.cordons, story.now)
+    assert (tried.until_seconds, story.opened) == (story.now, [])
+    story.lose("d")
+    (second,) = story.cordons
+    assert (second.closings, second.until_seconds) == (2, story.now + find_pause(SETTINGS.brake_pause_seconds, 2))
+    story.proven = {GPU: story.now + 1}
+    story.wait_for(10)
+    assert story.cordons == (second,)

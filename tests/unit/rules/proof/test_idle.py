@@ -1,5 +1,7 @@
 """Which GPU is free, when the next proof is due, and what a proof is worth."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import FractionTable, GpuFraction, PreparedClaim, PreparedDevice, Reservation
 from nodeagent.model.mig import GpuChange, MigState
 from nodeagent.model.mps import MpsDaemon, MpsLimits, MpsPhase, MpsState
-from nodeagent.model.offering import AllocationMode, Offering
+from nodeagent.model.offering import AllocationMode, ModeHolder, Offering
 from nodeagent.model.proof import (
     PatternPass,
     ProofRecord,
@@ -32,6 +34,7 @@ from nodeagent.rules.proof.idle import (
     NodeView,
     Pace,
     ProofOf,
+    find_braked_since,
     find_share,
     find_wait,
     follow_free,
@@ -66,12 +69,23 @@ def claim(*, is_admin: bool) -> ReadyClaims:
     )
 
 
-CORDON = Cordon(gpu=gpu_uuid(1), source=CordonSource.BRAKE, named="1")
+CORDON = Cordon(gpu=gpu_uuid(1), source=CordonSource.COMMAND, named="1")
 
 
 def cordon_second() -> Offering:
     first, second, *rest = make_offering(NODE).doors
     return Offering(doors=(first, replace(second, cordons=(CORDON,)), *rest))
+
+
+BRAKE = Cordon(
+    gpu=gpu_uuid(1), source=CordonSource.BRAKE, named="1", until_seconds=900.0, since_seconds=500.0, closings=1
+)
+
+
+def brake_second(*cordons: Cordon, **changes: Any) -> Offering:
+    """Closed by the brake, and by whatever else a test says."""
+    first, second, *rest = make_offering(NODE).doors
+    return Offering(doors=(first, replace(second, cordons=(BRAKE, *cordons), is_open=False, **changes), *rest))
 
 
 def list_indexes(view: NodeView, *exclude: str) -> list[int]:
@@ -109,6 +123,27 @@ def test_admin_access_and_closed_sessions_hold_nothing() -> None:
     view = replace(QUIET, claims=claim(is_admin=True), repairs=RepairState(sessions=(closed,)))
     assert list_indexes(view) == [0, 1, 2]
     assert list_indexes(view, "0") == [1, 2]
+
+
+def test_a_gpu_that_the_brake_alone_has_closed_is_proven() -> None:
+    """Not one that is given to no pod, that a mode change waits for, or that a person has cordoned too."""
+    assert list_indexes(replace(QUIET, offering=brake_second())) == [0, 1, 2]
+    holder = ModeHolder(door=AllocationMode.WHOLE, name="allocation 12")
+    for closed in (brake_second(CORDON), brake_second(wanted=AllocationMode.NONE), brake_second(waits_for=(holder,))):
+        assert list_indexes(replace(QUIET, offering=closed)) == [0, 2]
+
+
+def test_the_first_closing_by_the_brake_has_a_proof_before_the_next_day() -> None:
+    """Once for a closing, at no place in the hour, and never for a GPU that a start has failed on again."""
+    assert find_braked_since(brake_second(), gpu_uuid(1)) == 500
+    assert find_braked_since(brake_second(), gpu_uuid(0)) is None
+    assert find_braked_since(None, gpu_uuid(1)) is None
+    again = replace(brake_second().doors[1], cordons=(replace(BRAKE, closings=2),))
+    assert find_braked_since(Offering(doors=(again,)), gpu_uuid(1)) is None
+    passed = ProofRecord(verdict=ProofVerdict.PASSED, ended_seconds=400.0, took_seconds=1.0)
+    for record, wanted in ((None, 0), (passed, 0), (replace(passed, ended_seconds=501.0), PACE.every_seconds - 99)):
+        found = find_wait(record, PACE, 0.5, free=60, running=0, wall_seconds=600.0, braked_seconds=500.0)
+        assert found == wanted
 
 
 def test_nothing_is_proven_beside_a_repair() -> None:

@@ -22,6 +22,7 @@ from nodeagent.components.allocations.repair_journal_task import RepairSessions
 from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
 from nodeagent.components.signals.nvsentinel import STORE as TOLD_STORE
 from nodeagent.components.signals.nvsentinel_task import Nvsentinel
+from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.life.component import Component, ComponentSpec
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.handle import Handle
@@ -39,9 +40,20 @@ from nodeagent.model.slices import SliceContent
 if TYPE_CHECKING:
     from nodeagent.components.mps.component import Mps
     from nodeagent.edge.cuda.child import BackgroundProver
+    from nodeagent.edge.host.processes.device_users import HostDeviceUsers
     from nodeagent.model.ports import PartitionMaking
 
 DEVICES_GATE = "devices_known"
+CLOSED = (
+    "device_users",
+    "devices_wiring",
+    "mig_wiring",
+    "mps_wiring",
+    "prover",
+    "receipts_wiring",
+    "slices_wiring",
+)
+"""The parts with threads of their own."""
 MIG_OWED = "mig_owed"
 NO_DAEMONS = (
     "this agent does not look after MPS daemons of claims: set mps.claims to true; where it is, the part waits for the"
@@ -94,7 +106,7 @@ class OptionalComponents:
 
     def close(self) -> None:
         """Let the threads of all parts made so far end."""
-        for name in ("devices_wiring", "mig_wiring", "mps_wiring", "prover", "receipts_wiring", "slices_wiring"):
+        for name in CLOSED:
             if name in self.__dict__:
                 self.__dict__[name].close()
 
@@ -121,6 +133,13 @@ class OptionalComponents:
 
         environment = dict(self._live.now.driver.worker_environment)
         return BackgroundProver(lambda: find_library(find_driver_roots(self._live.now).driver, LIBRARY), environment)
+
+    @cached_property
+    def device_users(self) -> "HostDeviceUsers":
+        """The scan of open device files for the life of the process, if GPUs are repaired."""
+        from nodeagent.edge.host.processes.device_users import HostDeviceUsers  # noqa: PLC0415
+
+        return HostDeviceUsers(WorkerThread("device users"), self._live.now.node.proc_dir)
 
     @cached_property
     def receipts_wiring(self) -> ReceiptsWiring:
@@ -190,8 +209,10 @@ class OptionalComponents:
         from nodeagent.app.wiring.repairs import build_repairs  # noqa: PLC0415
 
         sessions = RepairSessions(self._kubelet.journal, self._services.clock)
-        prover = None if self._is_simulated else self.prover
-        build = partial(build_repairs, self._services, self._hardware, sessions, prover, self._cluster.open_draining)
+        is_acting = self._live.now.repairs.mode == "act" and not self._is_simulated
+        prover, users = (self.prover, self.device_users) if is_acting else (None, None)
+        services, hardware, open_draining = self._services, self._hardware, self._cluster.open_draining
+        build = partial(build_repairs, services, hardware, sessions, prover, users, open_draining)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
 

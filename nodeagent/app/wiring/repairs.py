@@ -56,14 +56,17 @@ def build_repairs(
     hardware: Hardware,
     journal: RepairJournal,
     prover: GpuProver | None,
+    users: HostDeviceUsers | None,
     open_draining: Callable[[], KubeDraining | None],
 ) -> Repairs:
-    """The component; it can act in mode act alone, and where the driver has a program for it."""
+    """The component; it can act in mode act alone, and where the driver has a program for it.
+
+    `users` is `None` for simulated GPUs, whose processes are made up.
+    """
     live = services.live
     if live.now.repairs.mode != ACT or hardware.tool is None:
         return Repairs(*services, journal)
-    ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, prover)
-    # The processes of simulated GPUs are made up: their device files must not be looked up on this host.
-    is_simulated = live.now.gpus.simulated_profile is not None
-    users = None if is_simulated else HostDeviceUsers(WorkerThread("device users"), live.now.node.proc_dir)
-    return Repairs(*services, journal, ports, DomainDrain(*services, open_draining(), users))
+    drain = DomainDrain(*services, open_draining(), users)
+    return Repairs(
+        *services, journal, ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, drain, prover)
+    )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import anyio
 from msgspec.structs import replace
 
+from nodeagent.components.repairs.drain_task import DomainDrain
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import DriverError
@@ -30,11 +31,12 @@ NoteEnd = Callable[[FaultSession, Reading], None]
 
 
 class ActPorts(NamedTuple):
-    """The driver, the driver's tool, the reboot request and the prover: the means of an act."""
+    """The driver, the driver's tool, the reboot request, the drain before an act and the prover after it."""
 
     gpus: GpuSource
     tool: DriverTool
     request_reboot: RequestReboot
+    drain: DomainDrain
     prover: GpuProver | None = None
     """`None` where GPUs compute nothing, or without the CUDA library."""
 

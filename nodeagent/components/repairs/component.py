@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import Acting, ActPorts
-from nodeagent.components.repairs.drain_task import AGAIN_SECONDS, DomainDrain
+from nodeagent.components.repairs.drain_task import AGAIN_SECONDS
 from nodeagent.components.repairs.steps import describe_steps
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -68,11 +68,10 @@ class Repairs:
         live: LiveSettings,
         journal: RepairJournal,
         ports: ActPorts | None = None,
-        drain: DomainDrain | None = None,
     ) -> None:
-        """`ports` and `drain`, which has pods leave, are there in mode act alone."""
+        """`ports` are there in mode act alone."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
-        self._journal, self._drain = journal, drain
+        self._journal, self._drain = journal, ports.drain if ports is not None else None
         self._closed_gpus = dict[GpuUuid, str]()
         self._occupied, self._left = set[int](), set[int]()
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
@@ -138,6 +137,7 @@ class Repairs:
             self._poll(findings)
             await self._take(findings)
             await self._follow_act(findings)
+            self._restore()
             if await self._clear(findings):
                 await self._begin_act()
         except JournalUnavailable as error:
@@ -167,6 +167,9 @@ class Repairs:
             if resumed != session:
                 await self._keep(resumed, session)
                 self._owed += () if session.under_way is None else session.under_way.kept
+            if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
+                # Whoever refused it may have left while no agent was there to see it: one more try after a start.
+                self._occupied.add(session.number)
         self._is_resumed = True
 
     def _poll(self, findings: Findings) -> None:
@@ -219,11 +222,17 @@ class Repairs:
         is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
         return judge_proof(session, findings, waited, self._polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
 
+    def _restore(self) -> None:
+        """Put back what the agent before took and did not live to put back."""
+        if self._owed and self._is_settled and self._acting is not None and self._tasks is not None:
+            self._tasks.start_soon(self._acting.restore, self._owed, name="repairs settings")
+            self._owed = ()
+
     async def _clear(self, findings: Findings) -> bool:
         """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
         if self._drain is None or sessions is None or inventory is None or not self._is_settled:
-            return self._drain is None
+            return False
         reach = self._read_reach()
         session = find_drained(tuple(sessions.values()), inventory, self._moment, reach.up_to)
         is_under_way = session is not None and session.under_way is not None
@@ -251,11 +260,8 @@ class Repairs:
     async def _begin_act(self) -> None:
         """Begin the act of the session that nothing keeps back, after its intent is durable."""
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
-        if acting is None or acting.session or self._tasks is None or inventory is None or not self._is_settled:
+        if acting is None or acting.session or self._drain is None or self._tasks is None or inventory is None:
             return
-        if self._owed:
-            self._tasks.start_soon(acting.restore, self._owed, name="repairs settings")
-            self._owed = ()
         plan = next((one for one in self._plan() if not one.obstacles), None)
         sessions = self._journal.sessions() or {}
         if plan is None or (session := sessions.get(plan.session)) is None:
@@ -268,11 +274,10 @@ class Repairs:
         attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
         written = await self._keep(replace(begun, attempts=attempts), session)
         self._left.discard(written.number)
-        if self._drain is not None and (held := await self._drain.compare(find_domain(written, plan.rung, inventory))):
+        if held := await self._drain.compare(find_domain(written, plan.rung, inventory)):
             self._note_holders(written, held)
-            await self._keep(
-                end_attempt(written, Outcome.IN_USE, moment, f"came meanwhile: {', '.join(held)}"), written
-            )
+            came = f"came meanwhile: {', '.join(held)}"
+            await self._keep(end_attempt(written, Outcome.IN_USE, moment, came), written)
             return
         acting.session = written.number
         self._tasks.start_soon(acting.carry_out, written, settings.reset_seconds, name="repairs act")

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import PLANNED, Repairs
+from nodeagent.components.repairs.drain_task import DomainDrain
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.log.audit import Change, keeping
+from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
@@ -113,16 +115,19 @@ class ActingWorld(World):
         self.live = LiveSettings(Settings(repairs=settings or RepairsSettings(mode="act")))
         self.host, host.memory = host, self.memory
         prover = host if has_prover else None
-        self.ports = ActPorts(host, host, host.request_reboot, prover)  # type: ignore[arg-type]  # of the source only what is used
+        drain = DomainDrain(self.bus, self.conditions, clock, self.live, None, None)
+        self.ports = ActPorts(host, host, host.request_reboot, drain, prover)  # type: ignore[arg-type]  # of the source only what is used
         self.heals, self.told = True, list[str]()
         inventory = replace(NODE, gpus=tuple(host.gpus.values()))
         self.bus.publish_state(inventory, source="test")
+        self.bus.publish_state(AllocationTable(), source="test")
 
     @asynccontextmanager
     async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator["ActingWorld"]:
         component = Repairs(self.bus, self.conditions, self.clock, self.live, self.memory, self.ports)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._heal)
+            tasks.start_soon(self._keep_cordons)
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))
             await anyio.sleep(seconds)
             yield self

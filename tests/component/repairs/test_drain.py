@@ -18,19 +18,16 @@ from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import ClusterNode, Eviction
-from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.drains import BoundPod, DeviceUser, EvictionAnswer
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import DeviceId
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairers import MANAGED_LABEL
-from nodeagent.model.repairs import Ending, Outcome, RepairState, Rung
-from nodeagent.rules.cordons import plan_repairs
+from nodeagent.model.repairs import Ending, Outcome, Rung
 from tests.component.repairs.test_acting import Host
 from tests.component.repairs.test_repairs import SETTLED_SECONDS, World
 from tests.support.allocations import GPU
-from tests.support.gpus import gpu_uuid, make_node
+from tests.support.gpus import gpu_uuid
 from tests.support.repairs import make_fault
 from tests.support.virtual_time import FakeClock
 
@@ -82,7 +79,6 @@ class Draining(World):
         super().__init__(clock)
         self.live = LiveSettings(Settings(repairs=RepairsSettings(mode="act", drain=drain or DrainSettings())))
         self.pods, self.users, self.has_api = Pods(), Users(), True
-        self.keeps_cordons = True
         self.host = Host("done", "done")
         self.host.memory = self.memory
         self.hold(POD)
@@ -98,8 +94,8 @@ class Draining(World):
     async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator["Draining"]:
         pods = self.pods if self.has_api else None
         self.drain = DomainDrain(self.bus, self.conditions, self.clock, self.live, pods, self.users)
-        ports = ActPorts(self.host, self.host, self.host.request_reboot)  # type: ignore[arg-type]  # of the source only what is used
-        component = Repairs(self.bus, self.conditions, self.clock, self.live, self.memory, ports, self.drain)
+        ports = ActPorts(self.host, self.host, self.host.request_reboot, self.drain)  # type: ignore[arg-type]  # of the source only what is used
+        component = Repairs(self.bus, self.conditions, self.clock, self.live, self.memory, ports)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             tasks.start_soon(self._keep_cordons)
@@ -107,17 +103,6 @@ class Draining(World):
             await anyio.sleep(seconds)
             yield self
             tasks.cancel_scope.cancel()
-
-    async def _keep_cordons(self) -> None:
-        kept = CordonTable()
-        with self.bus.watch(RepairState, client="test cordons") as states:
-            async for envelope in states:
-                before = kept.by_source.get(CordonSource.REPAIR, ())
-                asked = envelope.value.closed_gpus if self.keeps_cordons else {}
-                now = plan_repairs(asked, self.bus.read(Inventory) or make_node(0), before, self.clock.wall())
-                if now != before:
-                    kept = CordonTable(by_source={CordonSource.REPAIR: now})
-                    self.bus.publish_state(kept, source="test")
 
     @property
     def line(self) -> str:
@@ -331,3 +316,21 @@ async def test_a_node_with_the_mark_of_another_repairer_is_not_drained(clock: Fa
         await world.fail(3, make_fault())
         await anyio.sleep(300)
         assert (world.pods.asked, dict(world.state.closed_gpus)) == ([], {})
+
+
+async def test_a_refusal_for_an_unseen_process_is_tried_once_more_after_a_start(clock: FakeClock) -> None:
+    """Whoever refused it may have left meanwhile; without a start nobody tries again."""
+    first = Draining(clock)
+    first.hold()
+    first.host.answers = ["in-use", "done"]
+    async with first.running():
+        await first.fail(3, make_fault())
+        await anyio.sleep(600)
+        assert first.host.done.count("reset 3") == 1
+    second = Draining(clock)
+    second.hold()
+    second.memory = second.host.memory = first.memory
+    second.judge({3: (make_fault(),)})
+    async with second.running():
+        await anyio.sleep(30)
+        assert second.host.done.count("reset 3") == 1

@@ -16,13 +16,16 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.conditions import CATALOGUE
+from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.events import RepairStepped
+from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import FoundFault
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairs import Ending, FaultSession, Outcome, RepairState, Rung
 from nodeagent.model.telemetry import GpuSample, NodeSample
+from nodeagent.rules.cordons import plan_repairs
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import READY, make_fault, make_report
 from tests.support.virtual_time import FakeClock
@@ -64,6 +67,7 @@ class World:
         self.memory = memory or Memory()
         self.live = LiveSettings(Settings(repairs=RepairsSettings(mode="observe")))
         self.steps: list[str] = []
+        self.keeps_cordons = True
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(READY, source="test")
         self.judge({})
@@ -77,6 +81,17 @@ class World:
             await anyio.sleep(seconds)
             yield self
             tasks.cancel_scope.cancel()
+
+    async def _keep_cordons(self) -> None:
+        kept = CordonTable()
+        with self.bus.watch(RepairState, client="test cordons") as states:
+            async for envelope in states:
+                before = kept.by_source.get(CordonSource.REPAIR, ())
+                asked = envelope.value.closed_gpus if self.keeps_cordons else {}
+                now = plan_repairs(asked, self.bus.read(Inventory) or make_node(0), before, self.clock.wall())
+                if now != before:
+                    kept = CordonTable(by_source={CordonSource.REPAIR: now})
+                    self.bus.publish_state(kept, source="test")
 
     async def _listen(self) -> None:
         with self.bus.listen(RepairStepped, client="test") as facts:

@@ -32,6 +32,7 @@ class HostDeviceUsers:
 
     def __init__(self, worker: WorkerThread, proc_root: Path = Path("/proc"), *, major: int = GPU_MAJOR) -> None:
         self._worker, self._proc_root = HostWorker(worker, proc_root, _SCAN_SECONDS), proc_root
+        self.close = worker.close
         self._major = major
 
     async def read_users(self) -> tuple[DeviceUser, ...]:

@@ -20,7 +20,7 @@ DECIDING = {
     "nodeagent/components/mig/judge.py": ["_is_shared"],
     "nodeagent/components/offering/decide.py": ["_is_taken", "_list_holders", "find_switch"],
     "nodeagent/components/web/page/gpus.py": ["_is_divided"],
-    "nodeagent/rules/offer/allocation_modes.py": ["_gives_out", "_takes_mig"],
+    "nodeagent/rules/offer/allocation_modes.py": ["_takes_mig", "gives_out"],
 }
 """The functions that decide by the allocation mode, by file."""
 COMPARED = re.compile(r"(?<!case )\b(?:is|is not|==|!=|in) \(?\{?AllocationMode\.[A-Z]+|\{AllocationMode\.[A-Z]+")

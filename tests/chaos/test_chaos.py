@@ -54,7 +54,7 @@ def test_a_seed_tells_the_same_story_again(list_all: Callable[[float], Mapping[S
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.long
-@pytest.mark.parametrize("steps", [FEW_STEPS, STEPS])
+@pytest.mark.parametrize("steps", [FEW_STEPS, pytest.param(STEPS, marks=pytest.mark.nightly)])
 def test_nothing_is_violated_while_everything_goes_wrong(steps: int) -> None:
     """Over so many faults no device is given twice, no allocation is lost, the agent is well again after each pause."""
     tell_story(int(os.environ.get("CHAOS_SEED", str(SEED))), steps=steps)

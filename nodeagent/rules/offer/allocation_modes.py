@@ -98,7 +98,7 @@ def _takes_mig(door: AllocationMode) -> bool:
     assert_never(door)
 
 
-def _gives_out(door: AllocationMode) -> bool:
+def gives_out(door: AllocationMode) -> bool:
     """Whether new pods may get a GPU of the allocation mode at all."""
     match door:
         case AllocationMode.WHOLE | AllocationMode.FRACTIONS | AllocationMode.CLAIMS:
@@ -230,6 +230,6 @@ def decide_allocation_mode(request: WantedMode, holders: Sequence[ModeHolder], c
         door=mode,
         wanted=request.door,
         reason=request.reason,
-        is_open=_gives_out(mode) and not (strangers or draining),
+        is_open=gives_out(mode) and not (strangers or draining),
         waits_for=strangers if mode is request.door else tuple(holders),
     )

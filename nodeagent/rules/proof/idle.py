@@ -20,7 +20,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mig import MigState
 from nodeagent.model.mps import MpsState
-from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
+from nodeagent.model.offering import GpuAllocationMode, Offering
 from nodeagent.model.proof import (
     SPEEDS_KEPT,
     GpuProof,
@@ -35,6 +35,7 @@ from nodeagent.model.repairs import RepairState
 from nodeagent.model.telemetry import GpuSample
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import find_uuid
+from nodeagent.rules.offer.allocation_modes import gives_out
 from nodeagent.rules.proof.floors import FLOORS, find_floors
 from nodeagent.rules.proof.judge import judge_readings
 from nodeagent.rules.proof.speeds import judge_speeds
@@ -129,8 +130,7 @@ def _may_prove(mode: GpuAllocationMode) -> bool:
     """Whether the GPU is open, or closed by the brake alone, whose pause a proof ends."""
     if any(one.source is not CordonSource.BRAKE for one in mode.cordons):
         return False
-    is_given = mode.is_settled and mode.wanted is not AllocationMode.NONE
-    return is_given if mode.cordons else mode.is_open
+    return mode.is_settled and gives_out(mode.wanted) if mode.cordons else mode.is_open
 
 
 def find_braked_since(offering: Offering | None, gpu: GpuUuid) -> float | None:

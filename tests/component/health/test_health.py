@@ -36,7 +36,15 @@ async def test_devices_are_unknown_until_the_first_look(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "profile", ["dgx-h100", "dgx-b200", "gb200-nvl72-node", "a100-80gb-mig", "t4", "mixed", "rtx-pro-6000"]
+    "profile",
+    [
+        "dgx-h100",
+        "a100-80gb-mig",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("dgx-b200", "gb200-nvl72-node", "t4", "mixed", "rtx-pro-6000")
+        ),
+    ],
 )
 async def test_sound_hardware_is_healthy_for_hours(tmp_path: Path, profile: str) -> None:
     """Corrected errors, power caps, partitions and idle links of everyday life are no faults."""

@@ -366,3 +366,18 @@ async def test_the_end_of_an_act_whose_deadline_is_past_changes_nothing(clock: F
         await world.fail(3, ILL, make_fault("xid-48"))
         await anyio.sleep(60)
         assert (world.session.attempts[0].outcome, world.session.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
+
+
+async def test_no_act_begins_before_the_last_one_has_let_go(clock: FakeClock) -> None:
+    """A reset beyond its deadline has failed, and the next rung waits until the reset's process is given up."""
+    settings = RepairsSettings(mode="act", up_to="reboot", reboot_by="command", reboot_command=("reboot",))
+    host = Host("done")
+    host.takes_seconds = 2000.0
+    async with ActingWorld(clock, host, settings=settings).running() as world:
+        world.heals = False
+        await world.fail(3, ILL)
+        await anyio.sleep(1000)
+        assert (world.session.attempts[0].outcome, world.session.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
+        assert not any(one.startswith("reboot") for one in host.done)
+        await anyio.sleep(1500)
+        assert any(one.startswith("reboot") for one in host.done)

@@ -214,7 +214,7 @@ class World:
             assert self.now < hours * 3600, f"{sum(not agent.is_done for agent in self.agents)} nodes starve"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_hundred_nodes_that_fail_together_are_repaired_in_turn() -> None:
     """Clocks an hour apart, three of ten writes refused, one of twenty holders gone for good."""
     await World(100, racks=10, slots=4, seed=3).run(hours=12.0)

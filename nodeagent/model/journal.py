@@ -67,8 +67,6 @@ class Binding(Value, frozen=True):
     since_seconds: float
     cdi_name: str = ""
     """The device of the CDI specification written for the container."""
-    limits_name: str = ""
-    """The directory of the container's limits."""
     enforcement: Enforcement = Enforcement.ADVISE
     core_limit: int | None = None
     """Usable hundredths of each GPU while no other container uses it; `None` where the fraction is the limit."""

@@ -38,7 +38,7 @@ def make_part(name: str, cores: int = 50, mib: int = 256) -> GpuFraction:
     return GpuFraction(gpu=gpu(name), cores=cores, memory_bytes=mib * MIB)
 
 
-def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuFraction, limits_name: str = "") -> Binding:
+def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuFraction) -> Binding:
     """On half of GPU a, unless the parts say otherwise."""
     return Binding(
         number=number,
@@ -47,7 +47,6 @@ def make_binding(number: int, reservations: tuple[int, ...], *parts: GpuFraction
         container="main",
         parts=parts or (make_part("a"),),
         since_seconds=float(number),
-        limits_name=limits_name,
     )
 
 

@@ -121,7 +121,7 @@ def make_every_record(*, of_today: bool = True) -> list[Record]:
         pod_claim_name="gpus" if of_today else "",
     )
     full = msgspec.structs.replace(
-        make_binding(13, (11, 12), make_part("a", 30), limits_name="11"),
+        make_binding(13, (11, 12), make_part("a", 30)),
         cdi_name="nvidia.com/fraction=11",
         enforcement=Enforcement.LIBRARY,
         confirmed_by=("pod_resources", "checkpoint"),

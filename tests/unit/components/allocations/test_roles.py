@@ -128,7 +128,7 @@ def test_parts_that_have_ended_are_remembered_beside_whole_devices() -> None:
 def test_a_binding_is_told_anew_with_other_limits() -> None:
     """The limits of a running container change; its reservations and its GPUs do not."""
     known = make_binding(2, (1,))
-    more = replace(known, parts=(make_part("a", 80),), limits_name="new", enforcement=Enforcement.LIBRARY)
+    more = replace(known, parts=(make_part("a", 80),), enforcement=Enforcement.LIBRARY)
     ledger = after(reserved(1), bound(2, (1,)))
     told = [bound(2, (1,), make_part("b")), bound(2, (3,)), bound(2, (1,), make_part("a", -1))]
     for record in told:

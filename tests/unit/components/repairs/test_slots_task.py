@@ -17,6 +17,7 @@ from nodeagent.rules.repair.breaker import Breaker, read_breaker, render_breaker
 from nodeagent.rules.repair.slots import HELD_SECONDS, find_retry_seconds
 
 RACK, ALL = Domain(key="rack", value="r1", slots=1), Domain(key=CLUSTER, value="", slots=2)
+BOTH = (RACK, ALL)
 STEP_SECONDS, REPAIR_SECONDS = 10.0, 120.0
 
 
@@ -78,17 +79,17 @@ class Store(KubeSlots):
 
 
 def make_slots(store: Store, node: str = "a", clock: FakeClock | None = None, boot: str = "one") -> RepairSlots:
-    return RepairSlots(store, (RACK, ALL), node, lambda: boot, clock or FakeClock())
+    return RepairSlots(store, node, lambda: boot, clock or FakeClock())
 
 
 async def test_a_repair_takes_a_slot_of_each_domain_and_gives_all_back() -> None:
     """Three writes for a domain at most: the take, the result, the way back; a first slot takes the result along."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
     assert store.holders(RACK) == ["a/one/7/0"]
     assert sorted(store.holders(ALL)) == ["", "a/one/7/0"]
-    await slots.give_back(7, is_proven=True)
+    await slots.give_back(BOTH, 7, is_proven=True)
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
     assert store.breaker(RACK).results == store.breaker(ALL).results == (True,)
     assert store.writes <= 3 + 2
@@ -98,26 +99,28 @@ async def test_what_is_lacking_is_said_and_the_rest_given_back() -> None:
     store = Store((RACK, ALL))
     for number in range(2):
         store.hold(ALL, number, f"node-{number}/x/1/0")
-    refusal = await make_slots(store).take(7, Rung.RESET)
+    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
     assert refusal == "no slot of cluster is free: node-0, seen for 0 min; node-1, seen for 0 min"
     assert store.holders(RACK) == [""]
 
 
 async def test_without_leases_or_api_server_there_is_no_repair() -> None:
     store = Store((RACK,))
-    assert (await make_slots(store).take(7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
+    assert (await make_slots(store).take(BOTH, 7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
     assert store.holders(RACK) == [""]
     store.is_away = True
-    assert "no route" in await make_slots(store).take(7, Rung.RESET)
+    with pytest.raises(ApiUnreachable):
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert not await make_slots(store).give_back(BOTH, 7)
 
 
 async def test_a_node_finds_its_slots_after_its_reboot() -> None:
     store = Store((RACK, ALL))
-    assert await make_slots(store).take(7, Rung.REBOOT) == ""
+    assert await make_slots(store).take(BOTH, 7, Rung.REBOOT) == ""
     again = make_slots(store, boot="two")
-    assert await again.take(7, Rung.REBOOT) == ""
+    assert await again.take(BOTH, 7, Rung.REBOOT) == ""
     assert store.holders(RACK) == ["a/two/7/0"]
-    await make_slots(store, boot="two").give_back(7)
+    await make_slots(store, boot="two").give_back(BOTH, 7)
     assert (store.holders(RACK), sorted(store.holders(ALL)), store.breaker(RACK)) == ([""], ["", ""], Breaker())
 
 
@@ -125,7 +128,7 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
     """And whoever is overtaken while giving back keeps the slot until its time is over."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
     name = RACK.name_slot(0)
 
     def overtake() -> None:
@@ -133,16 +136,54 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
         store.slots[name] = replace(store.slots[name], version=f"other {store.writes}")
 
     store.overtake = overtake
-    await slots.give_back(7)
+    assert not await slots.give_back(BOTH, 7)
     assert store.holders(RACK) == ["a/one/7/0"]
-    assert await slots.take(7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+    store.overtake = None
+    assert await slots.give_back(BOTH, 7)
+    store.overtake = overtake
+    assert await slots.take(BOTH, 7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+
+
+async def test_a_session_that_asks_again_writes_only_to_renew_its_slots() -> None:
+    """And for a longer time, as a reboot needs; a refusal takes back what the session had."""
+    store, clock = Store(BOTH), FakeClock()
+    slots = make_slots(store, clock=clock)
+    written = list[int]()
+    for clock.now, rung in ((0.0, Rung.RESET), (60.0, Rung.RESET), (200.0, Rung.REBOOT), (400.0, Rung.REBOOT)):
+        assert await slots.take(BOTH, 7, rung) == ""
+        written.append(store.writes)
+    assert written == [2, 2, 4, 4]
+    clock.now = 720.0
+    assert await slots.take(BOTH, 7, Rung.REBOOT) == ""
+    assert store.writes == 6
+    store.slots[ALL.name_slot(0)] = replace(store.slots[ALL.name_slot(0)], is_suspended=True)
+    await slots.renew(BOTH, 7, Rung.REBOOT)
+    assert store.holders(RACK) == ["a/one/7/0"]
+    assert await slots.take(BOTH, 7, Rung.REBOOT) == "a person has suspended repairs in cluster"
+    assert (store.holders(RACK), store.holders(ALL), slots.allowed[ALL]) == ([""], ["", ""], 0)
+    await slots.renew(BOTH, 7, Rung.REBOOT)
+    assert store.holders(RACK) == [""]
+
+
+async def test_an_answer_that_does_not_come_leaves_what_was_taken_before() -> None:
+    """What the failed call itself has taken goes back."""
+    store = Store(BOTH)
+    assert await make_slots(store).take((RACK,), 7, Rung.RESET) == ""
+
+    def fail() -> None:
+        raise ApiUnreachable("the API server", "write", "no route")
+
+    store.overtake = fail
+    with pytest.raises(ApiUnreachable):
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert (store.holders(RACK), store.holders(ALL)) == (["a/one/7/0"], ["", ""])
 
 
 async def test_a_cancelled_take_leaves_nothing_behind() -> None:
     store = Store((RACK, ALL))
     with anyio.CancelScope() as scope:
         store.overtake = scope.cancel
-        await make_slots(store).take(7, Rung.RESET)
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
 
 
@@ -152,8 +193,8 @@ async def test_a_probe_in_another_slot_than_the_first_widens_the_domain() -> Non
     name = ALL.name_slot(0)
     store.slots[name] = replace(store.slots[name], breaker=render_breaker(half), holder="b/x/1/4", seconds=600.0)
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
-    await slots.give_back(7, is_proven=True)
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
+    await slots.give_back(BOTH, 7, is_proven=True)
     assert (store.breaker(ALL), store.holders(ALL)) == (Breaker(phase=5), ["b/x/1/4", ""])
 
 
@@ -164,7 +205,7 @@ class Agent:
         random = world.random
         self.clock, self.world, self.due = FakeClock(random.uniform(-3600, 3600)), world, random.uniform(0, 60)
         self.domains = (Domain(key="rack", value=str(index % world.racks), slots=1), world.cluster)
-        self.slots = RepairSlots(world.store, self.domains, f"node-{index}", lambda: "one", self.clock)
+        self.slots = RepairSlots(world.store, f"node-{index}", lambda: "one", self.clock)
         self.acts_until, self.tries, self.is_done = 0.0, 0, False
         self.is_vanishing = random.random() < 0.05
 
@@ -173,11 +214,11 @@ class Agent:
             self.acts_until = 0.0
             self.is_done = True
             if not self.is_vanishing:
-                await self.slots.give_back(1, is_proven=self.world.random.random() < 0.9)
+                await self.slots.give_back(self.domains, 1, is_proven=self.world.random.random() < 0.9)
             return
         now = self.world.now
         self.tries += 1
-        if await self.slots.take(1, Rung.RESET):
+        if await self.slots.take(self.domains, 1, Rung.RESET):
             self.due = now + find_retry_seconds(Rung.RESET, now, self.world.random.random())
             return
         self.due = self.acts_until = now + (HELD_SECONDS[Rung.RESET] if self.is_vanishing else REPAIR_SECONDS)

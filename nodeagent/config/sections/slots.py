@@ -19,7 +19,9 @@ SLOTS_MAX = 100
 class SlotDomainSettings(Section):
     """Nodes with the same value of a label, of which only so many are repaired at once."""
 
-    label: str = required(LABEL_KEY, "the key of the label whose value names the node's domain; `cluster` for all nodes")
+    label: str = required(
+        LABEL_KEY, "the key of the label whose value names the node's domain; `cluster` for all nodes"
+    )
     slots: int = required(Whole(1, SLOTS_MAX), "how many nodes of one value are repaired at once: so many Leases stand")
 
 
@@ -47,9 +49,14 @@ def judge_slots(settings: "Settings") -> Iterator[tuple[str, str]]:
     for index, each in enumerate(domains):
         path = f"repairs.slots.domains[{index}].label"
         if counts[each.label] > 1:
-            yield path, f"{each.label} is there {counts[each.label]} times, and a repair takes one slot of it; leave one"
+            yield (
+                path,
+                f"{each.label} is there {counts[each.label]} times, and a repair takes one slot of it; leave one",
+            )
         elif each.label == CLUSTER and each is not domains[-1]:
             yield path, "the domain of all nodes is the widest; give it last"
     if domains and settings.kubernetes.enabled == "false":
-        message = "slots are Leases of the API server, and kubernetes.enabled is false; give no domain, or set it to auto"
+        message = (
+            "slots are Leases of the API server, and kubernetes.enabled is false; give no domain, or set it to auto"
+        )
         yield "repairs.slots.domains", message

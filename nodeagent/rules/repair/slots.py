@@ -104,7 +104,7 @@ def find_slot(
 
 
 def count_allowed(slots: Sequence[Slot], seen: Sightings, now: float) -> int:
-    """How many slots of a domain its breaker lets be taken, by all slots of the domain and what the reader remembers."""
+    """How many slots of a domain may be taken, by all slots of the domain and what the reader remembers."""
     if slots[0].is_suspended:
         return 0
     return count_open(read_breaker(slots[0].breaker), len(slots), now - seen.phase.since_seconds)

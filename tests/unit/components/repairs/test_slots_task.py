@@ -1,20 +1,18 @@
 """Slots taken by many agents of one store: never too many act, nobody starves, slots come back."""
 
-from collections.abc import Callable, Sequence
 from random import Random
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.slots_task import RepairSlots
-from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable
-from nodeagent.edge.kube.lease import KubeSlots
+from nodeagent.edge.kube.errors import ApiUnreachable
 from nodeagent.model.repairs import Rung
-from nodeagent.model.slots import CLUSTER, Domain, Slot
-from nodeagent.rules.repair.breaker import Breaker, read_breaker, render_breaker
+from nodeagent.model.slots import CLUSTER, Domain
+from nodeagent.rules.repair.breaker import Breaker, render_breaker
 from nodeagent.rules.repair.slots import HELD_SECONDS, find_retry_seconds
+from tests.support.repair_slots import Store
 
 RACK, ALL = Domain(key="rack", value="r1", slots=1), Domain(key=CLUSTER, value="", slots=2)
 BOTH = (RACK, ALL)
@@ -30,52 +28,6 @@ class FakeClock:
 
     def wall(self) -> float:
         return self.now
-
-
-class Store(KubeSlots):
-    """Leases with versions, whose answers others overtake; the rate says how often a write is refused or lost."""
-
-    def __init__(self, domains: Sequence[Domain], random: Random | None = None, rate: float = 0.0) -> None:
-        names = {domain.name_slot(number): number for domain in domains for number in range(domain.slots)}
-        self.slots = {name: Slot(number=number, version="0") for name, number in names.items()}
-        self.random, self.rate, self.writes, self.is_away = random or Random(1), rate, 0, False
-        self.overtake: Callable[[], None] | None = None
-
-    def hold(self, domain: Domain, number: int, holder: str) -> None:
-        name = domain.name_slot(number)
-        self.slots[name] = replace(self.slots[name], holder=holder, seconds=600.0, version=f"{holder}!")
-
-    def holders(self, domain: Domain) -> list[str]:
-        return [self.slots[domain.name_slot(number)].holder for number in range(domain.slots)]
-
-    def breaker(self, domain: Domain) -> Breaker:
-        return read_breaker(self.slots[domain.name_slot(0)].breaker)
-
-    async def read(self, name: str, number: int) -> Slot:
-        await checkpoint()
-        if self.is_away:
-            raise ApiUnreachable("the API server", "read", "no route")
-        if name not in self.slots:
-            raise ApiNotFound("read", 404, f"leases {name} not found")
-        return self.slots[name]
-
-    async def write(self, name: str, slot: Slot) -> None:
-        await self._write(name, replace(slot, renewed=str(self.writes)))
-
-    async def write_breaker(self, name: str, slot: Slot) -> None:
-        known = self.slots[name]
-        await self._write(name, replace(known, version=slot.version, breaker=slot.breaker))
-
-    async def _write(self, name: str, slot: Slot) -> None:
-        await checkpoint()
-        if self.overtake is not None:
-            self.overtake()
-        if self.slots[name].version != slot.version or self.random.random() < self.rate:
-            raise ApiConflict("write", 409, "the object has been modified")
-        self.writes += 1
-        self.slots[name] = replace(slot, version=str(self.writes))
-        if self.random.random() < self.rate / 10:
-            raise ApiUnreachable("the API server", "write", "no answer")
 
 
 def make_slots(store: Store, node: str = "a", clock: FakeClock | None = None, boot: str = "one") -> RepairSlots:
@@ -156,7 +108,7 @@ async def test_a_session_that_asks_again_writes_only_to_renew_its_slots() -> Non
     clock.now = 720.0
     assert await slots.take(BOTH, 7, Rung.REBOOT) == ""
     assert store.writes == 6
-    store.slots[ALL.name_slot(0)] = replace(store.slots[ALL.name_slot(0)], is_suspended=True)
+    store.suspend(ALL)
     await slots.renew(BOTH, 7, Rung.REBOOT)
     assert store.holders(RACK) == ["a/one/7/0"]
     assert await slots.take(BOTH, 7, Rung.REBOOT) == "a person has suspended repairs in cluster"

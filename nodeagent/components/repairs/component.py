@@ -294,11 +294,11 @@ class Repairs:
     async def _begin_act(self) -> None:
         """Begin the act of the session that nothing keeps back, after its intent is durable."""
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
+        plan = next((one for one in self._plan() if not one.obstacles), None)
+        session = (self._journal.sessions() or {}).get(plan.session if plan is not None else 0)
         if acting is None or acting.session or self._drain is None or self._tasks is None or inventory is None:
             return
-        plan = next((one for one in self._plan() if not one.obstacles), None)
-        sessions = self._journal.sessions() or {}
-        if plan is None or (session := sessions.get(plan.session)) is None:
+        if plan is None or session is None:
             return
         moment = self._moment
         lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS

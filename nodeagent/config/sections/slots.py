@@ -1,6 +1,5 @@
 """`repairs.slots`: how many nodes of a rack, a pool or the cluster are repaired at once."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,6 @@ class SlotsSettings(Section):
 def judge_slots(settings: "Settings") -> Iterator[tuple[str, str]]:
     """Every breach: path and message."""
     domains = settings.repairs.slots.domains
-    counts = Counter(each.label for each in domains)
     for index, each in enumerate(domains):
         path = f"repairs.slots.domains[{index}].label"
         if counts[each.label] > 1:
@@ -56,7 +54,5 @@ def judge_slots(settings: "Settings") -> Iterator[tuple[str, str]]:
         elif each.label == CLUSTER and each is not domains[-1]:
             yield path, "the domain of all nodes is the widest; give it last"
     if domains and settings.kubernetes.enabled == "false":
-        message = (
-            "slots are Leases of the API server, and kubernetes.enabled is false; give no domain, or set it to auto"
-        )
+        message = "slots are Leases of the API server, and kubernetes.enabled is false; give no domain, or auto there"
         yield "repairs.slots.domains", message

@@ -33,14 +33,17 @@ RETRY_SECONDS = 95.0
 class Turns(Draining):
     """A node in mode act whose repairs need a slot of its rack and one of the cluster."""
 
-    def __init__(self, clock: FakeClock, store: Store | None = None, **settings: object) -> None:
+    def __init__(
+        self, clock: FakeClock, store: Store | None = None, *, is_known: bool = True, **settings: object
+    ) -> None:
         super().__init__(clock)
         domains = (SlotDomainSettings(label="rack", slots=1), SlotDomainSettings(label=CLUSTER, slots=1))
         repairs = RepairsSettings(**{"mode": "act", "slots": SlotsSettings(domains=domains), **settings})  # type: ignore[arg-type]  # what a test sets
         self.live = LiveSettings(Settings(repairs=repairs))
         self.store = store or Store((RACK, ALL))
         self.slots = RepairSlots(self.store, "a", self.memory.read_boot, clock)
-        self.label(rack="r1")
+        if is_known:
+            self.label(rack="r1")
 
     def label(self, **labels: str) -> None:
         self.bus.publish_state(ClusterNode(name="a", uid="u", labels=labels), source="test")
@@ -85,19 +88,26 @@ async def test_nobody_is_asked_to_leave_before_the_repair_has_its_slots(clock: F
 @pytest.mark.parametrize(
     ("labels", "why"),
     [
+        (None, "the node's labels are not known yet, which name its domains"),
         ({}, "the node has no label rack: label the node, or change `repairs.slots.domains`"),
         ({"rack": "r2"}, "a Lease of rack r2 is not there: "),
     ],
 )
-async def test_a_node_without_its_domain_repairs_nothing(clock: FakeClock, labels: dict[str, str], why: str) -> None:
-    world = Turns(clock)
+async def test_a_node_without_its_domain_repairs_nothing(
+    clock: FakeClock, labels: dict[str, str] | None, why: str
+) -> None:
+    world = Turns(clock, is_known=False)
     world.hold()
-    world.label(**labels)
+    if labels is not None:
+        world.label(**labels)
     async with world.running():
         await world.fail(3, make_fault())
         await anyio.sleep(600)
         assert world.plan.startswith(f"would reset GPU 3; {why}")
         assert (world.host.done, world.holders) == ([], ("", ""))
+        await world.fail(3)
+        assert world.state.slots is not None
+        assert not world.state.slots.is_waiting
 
 
 async def test_without_an_api_server_nothing_is_repaired(clock: FakeClock) -> None:

@@ -90,6 +90,7 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
     store.overtake = overtake
     assert not await slots.give_back(BOTH, 7)
     assert store.holders(RACK) == ["a/one/7/0"]
+    assert await slots.give_back((Domain(key="rack", value="gone", slots=1),), 7)
     store.overtake = None
     assert await slots.give_back(BOTH, 7)
     store.overtake = overtake
@@ -129,6 +130,34 @@ async def test_an_answer_that_does_not_come_leaves_what_was_taken_before() -> No
     with pytest.raises(ApiUnreachable):
         await make_slots(store).take(BOTH, 7, Rung.RESET)
     assert (store.holders(RACK), store.holders(ALL)) == (["a/one/7/0"], ["", ""])
+
+
+async def test_who_is_overtaken_by_the_last_free_slot_is_told_who_has_it() -> None:
+    """And whatever was taken before goes back."""
+    store = Store(BOTH)
+
+    def overtake() -> None:
+        if store.holders(RACK) != [""]:
+            store.overtake = None
+            store.hold(ALL, 0, "b/x/1/0")
+            store.hold(ALL, 1, "c/x/1/0")
+
+    store.overtake = overtake
+    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert refusal == "no slot of cluster is free: b, seen for 0 min; c, seen for 0 min"
+    assert store.holders(RACK) == [""]
+
+
+async def test_a_result_that_a_stopped_domain_does_not_hear_costs_no_write() -> None:
+    store = Store(BOTH)
+    store.hold(ALL, 0, "b/x/1/0")
+    slots = make_slots(store)
+    assert await slots.take((ALL,), 7, Rung.RESET) == ""
+    store.slots[ALL.name_slot(0)] = replace(
+        store.slots[ALL.name_slot(0)], breaker=render_breaker(Breaker(phase=1, width=0))
+    )
+    await slots.give_back((ALL,), 7, is_proven=True)
+    assert (store.breaker(ALL), store.writes) == (Breaker(phase=1, width=0), 2)
 
 
 async def test_a_cancelled_take_leaves_nothing_behind() -> None:

@@ -46,11 +46,8 @@ def judge_slots(settings: "Settings") -> Iterator[tuple[str, str]]:
     domains = settings.repairs.slots.domains
     for index, each in enumerate(domains):
         path = f"repairs.slots.domains[{index}].label"
-        if counts[each.label] > 1:
-            yield (
-                path,
-                f"{each.label} is there {counts[each.label]} times, and a repair takes one slot of it; leave one",
-            )
+        if each.label in {earlier.label for earlier in domains[:index]}:
+            yield path, f"{each.label} is there already, and a repair takes one slot of it; leave it out"
         elif each.label == CLUSTER and each is not domains[-1]:
             yield path, "the domain of all nodes is the widest; give it last"
     if domains and settings.kubernetes.enabled == "false":

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import anyio
 import pytest
@@ -92,7 +93,7 @@ class Draining(World):
         self.bus.publish_state(AllocationTable(allocations=tuple(table)), source="test")
 
     @asynccontextmanager
-    async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator["Draining"]:
+    async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator[Self]:
         pods = self.pods if self.has_api else None
         self.drain = DomainDrain(self.bus, self.conditions, self.clock, self.live, pods, self.users)
         ports = ActPorts(self.host, self.host, self.host.request_reboot, self.drain)  # type: ignore[arg-type]  # of the source only what is used

@@ -29,17 +29,24 @@ MINE, OTHER = "a/one/40/0", "node-b/x/1/0"
 RETRY_SECONDS = 95.0
 """After it a refused session has asked again."""
 
+DOMAINS = (SlotDomainSettings(label="rack", slots=1), SlotDomainSettings(label=CLUSTER, slots=1))
+ACTING = RepairsSettings(mode="act", slots=SlotsSettings(domains=DOMAINS))
+REBOOTING = replace(ACTING, up_to="reboot", reboot_by="command", reboot_command=("reboot",))
+
 
 class Turns(Draining):
     """A node in mode act whose repairs need a slot of its rack and one of the cluster."""
 
     def __init__(
-        self, clock: FakeClock, store: Store | None = None, *, is_known: bool = True, **settings: object
+        self,
+        clock: FakeClock,
+        store: Store | None = None,
+        settings: RepairsSettings = ACTING,
+        *,
+        is_known: bool = True,
     ) -> None:
         super().__init__(clock)
-        domains = (SlotDomainSettings(label="rack", slots=1), SlotDomainSettings(label=CLUSTER, slots=1))
-        repairs = RepairsSettings(**{"mode": "act", "slots": SlotsSettings(domains=domains), **settings})  # type: ignore[arg-type]  # what a test sets
-        self.live = LiveSettings(Settings(repairs=repairs))
+        self.live = LiveSettings(Settings(repairs=settings))
         self.store = store or Store((RACK, ALL))
         self.slots = RepairSlots(self.store, "a", self.memory.read_boot, clock)
         if is_known:
@@ -183,7 +190,7 @@ async def test_a_stop_leaves_an_act_under_way_its_slots_until_its_end(clock: Fak
 async def test_a_drain_that_waits_for_a_person_lets_other_nodes_have_its_slots(clock: FakeClock) -> None:
     """The GPU stays closed; once it is empty the repair takes its slots anew."""
     drain = DrainSettings(wait_seconds=10.0, deadline_seconds=50.0)
-    async with Turns(clock, drain=drain).running() as world:
+    async with Turns(clock, settings=replace(ACTING, drain=drain)).running() as world:
         await world.fail(3, make_fault())
         assert world.holders == (MINE, MINE)
         await anyio.sleep(70)
@@ -222,10 +229,10 @@ async def test_slots_that_cannot_be_given_back_now_are_given_back_later(clock: F
         assert world.holders == ("", "")
 
 
-@pytest.mark.parametrize("mode", ["observe", "act"])
-async def test_an_agent_gives_back_what_the_agent_before_left(clock: FakeClock, mode: str) -> None:
+@pytest.mark.parametrize("settings", [ACTING, replace(ACTING, mode="observe")])
+async def test_an_agent_gives_back_what_the_agent_before_left(clock: FakeClock, settings: RepairsSettings) -> None:
     """Of a session that was closed meanwhile with its result, and in mode observe too."""
-    world = Turns(clock, mode=mode)
+    world = Turns(clock, settings=settings)
     now = clock.wall()
     open_one = make_session(40, 3, Rung.SERVICE)
     closed = replace(make_session(41, 2), ending=Ending.REPAIRED, closed_seconds=now, opened_seconds=now)
@@ -243,15 +250,14 @@ async def test_an_agent_gives_back_what_the_agent_before_left(clock: FakeClock, 
 
 async def test_a_node_takes_its_slots_over_after_its_reboot(clock: FakeClock) -> None:
     """For the proof, whatever has been said of the cluster meanwhile; then they go back with the result."""
-    settings = {"up_to": "reboot", "reboot_by": "command", "reboot_command": ("reboot",)}
-    first = Turns(clock, **settings)
+    first = Turns(clock, settings=REBOOTING)
     first.hold()
     async with first.running():
         await first.fail(3, OFF_THE_BUS)
         await anyio.sleep(2)
         assert first.host.done == ["reboot: session 40 of nodeagent: xid-79"]
         assert first.store.slots[ALL.name_slot(0)].seconds == HELD_SECONDS[Rung.REBOOT]
-    second = Turns(clock, first.store, **settings)
+    second = Turns(clock, first.store, REBOOTING)
     second.hold()
     second.memory = second.host.memory = first.memory
     second.memory.boot = "two"
@@ -264,8 +270,7 @@ async def test_a_node_takes_its_slots_over_after_its_reboot(clock: FakeClock) ->
 
 async def test_a_higher_rung_holds_its_slots_for_longer(clock: FakeClock) -> None:
     """A reset that did not help is followed by a reboot with the same slots."""
-    settings = {"up_to": "reboot", "reboot_by": "command", "reboot_command": ("reboot",)}
-    world = Turns(clock, **settings)
+    world = Turns(clock, settings=REBOOTING)
     world.hold()
     async with world.running():
         await world.fail(3, make_fault())

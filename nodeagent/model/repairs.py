@@ -200,10 +200,10 @@ class SessionPlan(Value, frozen=True):
 
 
 class SlotUse(Value, frozen=True):
-    """The slots of the node's domains, as the agent last read them."""
+    """The slots of the node's domains."""
 
     allowed: Mapping[str, int] = field(default_factory=dict)
-    """How many slots of each domain may be taken; 0 while a breaker or a person stops the domain."""
+    """How many slots of each domain may be taken, as last read for a session that waits or acts; 0 for none."""
     refused: int = 0
     """Questions for slots that were refused or had no answer, since the agent started."""
     is_waiting: bool = False

@@ -82,8 +82,12 @@ class RepairTurns:
         """What is told of slots; `None` where a repair needs none."""
         if not self.is_bounded:
             return None
-        allowed = {str(domain): count for domain, count in self._slots.allowed.items()} if self._slots else {}
-        return SlotUse(allowed=allowed, refused=self._refused, is_waiting=bool(self.refusals))
+        allowed = self._slots.allowed if self._slots is not None and self._turn is not None else {}
+        return SlotUse(
+            allowed={str(domain): count for domain, count in allowed.items()},
+            refused=self._refused,
+            is_waiting=bool(self.refusals),
+        )
 
     def find_wait(self) -> float | None:
         """Seconds until a question is due; `None` without a question."""

@@ -130,7 +130,7 @@ def running_in_cluster(api: ApiServerThread, directory: Path, node: str, boot: s
         "repairs.slots.domains": domains,
     }
     sets = [word for key, value in cluster.items() for word in ("--set", f"{key}={value}")]
-    with running_agent(directory, *words(directory, boot, mode="act", **reboot), *sets) as agent:
+    with running_agent(directory, *words(directory, boot, FAST, mode="act", **reboot), *sets) as agent:
         wait_sessions(agent, lambda state: state["mode"] == "act" and not state["unsettled"])
         yield agent
 

@@ -17,6 +17,7 @@ from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
 from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
+from nodeagent.config.sections.slots import judge_slots
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
 
 # sun_path holds 108 bytes with its closing zero.
@@ -208,6 +209,7 @@ RULES: Final = (
     Rule(("signals.nvsentinel.socket",), _nvsentinel_socket),
     Rule(("signals.node_conditions",), judge_node_conditions),
     Rule(("repairs.drain", "kubernetes.delete_refused_pods"), judge_drain),
+    Rule(("repairs.slots", "kubernetes.enabled"), judge_slots),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
     Rule(("labels.static",), _static_labels),

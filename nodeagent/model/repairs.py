@@ -199,6 +199,17 @@ class SessionPlan(Value, frozen=True):
     """Why the act is not done now, each reason a sentence."""
 
 
+class SlotUse(Value, frozen=True):
+    """The slots of the node's domains."""
+
+    allowed: Mapping[str, int] = field(default_factory=dict)
+    """How many slots of each domain may be taken, as last read for a session that waits or acts; 0 for none."""
+    refused: int = 0
+    """Questions for slots that were refused or had no answer, since the agent started."""
+    is_waiting: bool = False
+    """Whether a session waits for slots."""
+
+
 class RepairState(Value, frozen=True):
     """State: the sessions of the node with their plans; as it is without repairs switched on by default."""
 
@@ -217,3 +228,5 @@ class RepairState(Value, frozen=True):
     """Sessions opened since the agent started."""
     closed: Mapping[Ending, int] = field(default_factory=dict)
     """Sessions closed since the agent started."""
+    slots: SlotUse | None = None
+    """`None` where a repair needs no slots."""

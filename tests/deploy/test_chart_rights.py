@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.model.slots import Domain
 from tests.deploy.chart import Object, needs_helm, pod_of, read_manifest, read_objects, render_objects, settings_of
-from tests.deploy.helm import ROOT
+from tests.deploy.helm import ROOT, render_chart
 
 pytestmark = pytest.mark.may_block("nothing here runs on an event loop")
 
@@ -198,6 +199,44 @@ def test_pods_leave_for_repairs_only_where_the_agent_repairs() -> None:
     assert not reviewed.keys() & render_objects("--set", "config.repairs.mode=observe").keys()
     added = render_objects("--set", "config.repairs.mode=act")
     assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+RACK = '{"label":"example.com/rack","slots":2,"values":["r1","r2"]}'
+SLOTS = ("--set-json", f'repairs.slots.domains=[{RACK},{{"label":"cluster","slots":1}}]')
+
+
+@needs_helm
+def test_slots_of_repairs_stand_before_and_are_all_that_agents_may_write(tmp_path: Path) -> None:
+    """A Lease for each slot of each value, by the names that the agent asks for; none may be made."""
+    assert ("Role", "nodeagent-repair-slots") not in render_objects()
+    objects = render_objects("--set", "config.repairs.mode=act", *SLOTS)
+    settings = settings_of(objects, tmp_path).repairs.slots
+    assert settings.namespace == "nodeagent"
+    first, last = settings.domains
+    domains = [Domain(key=first.label, value=value, slots=first.slots) for value in ("r1", "r2")]
+    wanted = [
+        domain.name_slot(number)
+        for domain in (*domains, Domain(key=last.label, value="", slots=last.slots))
+        for number in range(domain.slots)
+    ]
+    assert [name for kind, name in objects if kind == "Lease"] == wanted
+    (rule,) = objects["Role", "nodeagent-repair-slots"]["rules"]
+    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["leases"], wanted, ["get", "patch"])
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("domain", "why"),
+    [
+        ('{"label":"cluster","slots":1,"values":["x"]}', "leave its values out"),
+        ('{"label":"rack","slots":1}', "list the values of the label rack"),
+        ('{"label":"rack","slots":0,"values":["x"]}', "slots"),
+    ],
+)
+def test_a_domain_that_no_lease_can_stand_for_is_refused(domain: str, why: str) -> None:
+    done = render_chart("--set-json", f"repairs.slots.domains=[{domain}]")
+    assert done.returncode != 0
+    assert why in done.stderr
 
 
 @needs_helm

@@ -45,11 +45,18 @@ FAULTS: dict[str, dict[str, str]] = {
     "NodeagentDown": {'up{instance="n",job="nodeagent"}': "1 0x20"},
     "NodeagentDegraded": {'nodeagent_condition_active{instance="n",code="gpu-missing",severity="error"}': "1x20"},
     "NodeagentDriverNotReady": {'nodeagent_driver_ready{instance="n"}': "0x20"},
+    "NodeagentRepairsStopped": {'nodeagent_repair_slots_allowed{instance="n",domain="cluster"}': "1 0x80"},
+    "NodeagentRepairWaitsForSlot": {'nodeagent_repair_slot_waiting{instance="n"}': "0 1x400"},
     "NodeagentSamplesStale": {'nodeagent_samples_stale{instance="n"}': "0 1x20"},
     "NodeagentComponentRestarts": {'nodeagent_component_restarts_total{instance="n",component="web"}': "0+1x20"},
     "NodeagentLoopLag": {'nodeagent_loop_lag_seconds{instance="n",quantile="0.99"}': "0.9x20"},
 }
-LATE = {"GpuHeldButIdle": "3h30m", "GpuNotOffered": "20m"}
+LATE = {
+    "GpuHeldButIdle": "3h30m",
+    "GpuNotOffered": "20m",
+    "NodeagentRepairsStopped": "70m",
+    "NodeagentRepairWaitsForSlot": "370m",
+}
 HARMLESS: dict[str, str] = {
     f'nodeagent_gpu_xid_last_seen_timestamp_seconds{{{N},xid="31"}}': "540x20",
     f'nodeagent_gpu_ecc_errors_total{{{N},kind="corrected"}}': "0+5x20",

@@ -16,6 +16,11 @@
 {{- if ((.Values.config).claims).enabled }}
 {{- $_ := set $pod "claims" (dict "plugins_dir" (printf "%s/plugins" .Values.kubeletRoot) "registry_dir" (printf "%s/plugins_registry" .Values.kubeletRoot)) }}
 {{- end }}
+{{- with .Values.repairs.slots.domains }}
+{{- $domains := list }}
+{{- range . }}{{ $domains = append $domains (pick . "label" "slots") }}{{ end }}
+{{- $_ := set $pod "repairs" (dict "slots" (dict "domains" $domains "namespace" $.Release.Namespace)) }}
+{{- end }}
 {{- toYaml (mergeOverwrite $pod (deepCopy .Values.config)) }}
 {{- end }}
 

@@ -25,6 +25,7 @@ from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
 from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
@@ -55,7 +56,7 @@ class ClusterWiring:
         self._services, self._live = services, services.live
         self._orders, self._read_control, self._identify = orders, read_control, identify
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
-        self._node_name = node_name
+        self.node_name = node_name
         self._credentials = self._find_credentials(environ)
         self._client: KubeClient | None = None
         self._node: KubeNode | None = None
@@ -107,11 +108,11 @@ class ClusterWiring:
                 now = self._live.now.kubernetes
                 return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
 
-            _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
+            _log.info("api_server_in_use", credentials=self._credentials.where, node=self.node_name)
             self._client = KubeClient(self._credentials, read_settings)
             spread = Random()  # noqa: S311 - spreads load, keeps no secret
             silence = self._live.now.kubernetes.watch_silence_seconds
-            self._node = KubeNode(self._client, self._node_name, self._services.clock, spread, silence_seconds=silence)
+            self._node = KubeNode(self._client, self.node_name, self._services.clock, spread, silence_seconds=silence)
         return self._node
 
     def count_requests(self) -> Mapping[ApiCall, int]:
@@ -131,9 +132,7 @@ class ClusterWiring:
         }
         if self._client is not None:
             section = self._live.now.kubernetes
-            files["node_feature"] = NodeFeatureObject(
-                self._client, self._node_name, section.namespace, section.pod_name
-            )
+            files["node_feature"] = NodeFeatureObject(self._client, self.node_name, section.namespace, section.pod_name)
         return files
 
     def _build_cluster(self) -> Component:
@@ -146,7 +145,7 @@ class ClusterWiring:
         return Cluster(
             *self._services,
             node,
-            pods=KubePods(self.use_client(), self._node_name, spread, silence_seconds=silence),
+            pods=KubePods(self.use_client(), self.node_name, spread, silence_seconds=silence),
             facts_after=after,
         )
 
@@ -160,7 +159,7 @@ class ClusterWiring:
         # As for the cluster component: earlier faults too, and none twice.
         after, self._faults_after = self._faults_after, None
         sinks = FaultSinks(node, KubePodStatus(self.use_client()))
-        return Signals(*self._services, sinks, self._node_name, self._identify, facts_after=after)
+        return Signals(*self._services, sinks, self.node_name, self._identify, facts_after=after)
 
     def _build_node_conditions(self) -> Component:
         node = self._open_node()
@@ -173,7 +172,7 @@ class ClusterWiring:
         assert node is not None
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
-        pods = KubeUnstartedPods(self.use_client(), self._node_name, spread, silence_seconds=silence)
+        pods = KubeUnstartedPods(self.use_client(), self.node_name, spread, silence_seconds=silence)
         return RefusedPods(*self._services, node, pods)
 
     def use_client(self) -> KubeClient:
@@ -190,14 +189,22 @@ class ClusterWiring:
         """The requests of pods."""
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
-        return KubePodRequests(self.use_client(), self._node_name, spread, silence_seconds=silence)
+        return KubePodRequests(self.use_client(), self.node_name, spread, silence_seconds=silence)
 
     async def open_evictions(self) -> tuple[KubeNode, KubeEvictions]:
         """The node and the eviction of its pods."""
         node = self._open_node()
         assert node is not None
-        return node, KubeEvictions(self.use_client(), self._node_name)
+        return node, KubeEvictions(self.use_client(), self.node_name)
 
     def open_draining(self) -> KubeDraining | None:
         """The API server's evictions for repairs; `None` without an API server."""
         return KubeDraining(self.use_client()) if self.is_in_use else None
+
+    def open_slots(self) -> KubeSlots | None:
+        """The Leases of the slots of repairs; `None` without an API server, or without domains in the settings."""
+        settings = self._live.now
+        if not (self.is_in_use and settings.repairs.slots.domains):
+            return None
+        namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
+        return KubeSlots(self.use_client(), namespace, self._services.clock)

@@ -1,12 +1,12 @@
 """Builds the component that keeps fault sessions, and in mode act what acts on GPUs and the node."""
 
-from collections.abc import Callable
-
 from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
+from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import Repairs
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.log.audit import noting
@@ -15,7 +15,6 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
-from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.ports import GpuProver, RepairJournal
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.rules.repair.acts import ACT
@@ -57,16 +56,17 @@ def build_repairs(
     journal: RepairJournal,
     prover: GpuProver | None,
     users: HostDeviceUsers | None,
-    open_draining: Callable[[], KubeDraining | None],
+    cluster: ClusterWiring,
 ) -> Repairs:
     """The component; it can act in mode act alone, and where the driver has a program for it.
 
     `users` is `None` for simulated GPUs, whose processes are made up.
     """
     live = services.live
+    store = cluster.open_slots()
+    slots = RepairSlots(store, cluster.node_name, journal.read_boot, services.clock) if store is not None else None
     if live.now.repairs.mode != ACT or hardware.tool is None:
-        return Repairs(*services, journal)
-    drain = DomainDrain(*services, open_draining(), users)
-    return Repairs(
-        *services, journal, ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, drain, prover)
-    )
+        return Repairs(*services, journal, slots=slots)
+    drain = DomainDrain(*services, cluster.open_draining(), users)
+    ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, drain, prover)
+    return Repairs(*services, journal, ports, slots)

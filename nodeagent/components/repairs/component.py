@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import Acting, ActPorts
 from nodeagent.components.repairs.drain_task import AGAIN_SECONDS
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.repairs.steps import describe_steps
+from nodeagent.components.repairs.turns_task import RepairTurns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -33,18 +35,32 @@ from nodeagent.model.events import GpuEventReported, RepairStepped
 from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
-from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
+from nodeagent.model.repairs import (
+    Ending,
+    FaultSession,
+    KeptSettings,
+    Outcome,
+    RepairState,
+    Rung,
+    SessionPlan,
+)
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, judge_proof, read_reach, refuse_act, take_reading
+from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, find_turn, judge_proof, read_reach, take_reading
 from nodeagent.rules.repair.domains import find_domain
-from nodeagent.rules.repair.drain import find_drained, list_dead
+from nodeagent.rules.repair.drain import list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.outcomes import Reading, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
-from nodeagent.rules.repair.sessions import Moment, begin_attempt, end_attempt, resume_session, take_findings
+from nodeagent.rules.repair.sessions import (
+    Moment,
+    begin_attempt,
+    end_attempt,
+    find_obstacles,
+    resume_session,
+    take_findings,
+)
 from nodeagent.rules.repair.settling import Settling, note_poll
 from nodeagent.rules.signals import list_holds
 
@@ -68,15 +84,16 @@ class Repairs:
         live: LiveSettings,
         journal: RepairJournal,
         ports: ActPorts | None = None,
+        slots: RepairSlots | None = None,
     ) -> None:
-        """`ports` are there in mode act alone."""
+        """`ports` are there in mode act alone, and `slots` with an API server."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
-        self._closed_gpus = dict[GpuUuid, str]()
         self._occupied, self._left = set[int](), set[int]()
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
         self._mode = live.now.repairs.mode
         self._waker = Waker()
+        self._turns = RepairTurns(slots, bus, live, clock)
         self._acting = Acting(ports, clock, self._note_act) if ports is not None else None
         self._tasks: TaskGroup | None = None
         self._owed: tuple[KeptSettings, ...] = ()
@@ -120,7 +137,8 @@ class Repairs:
             return due if due > 0 else RETRY_SECONDS
         if self._is_late:
             return RETRY_SECONDS
-        return AGAIN_SECONDS if self._closed_gpus else None
+        again = AGAIN_SECONDS if self._drain is not None and self._drain.closed_gpus else None
+        return min((wait for wait in (again, self._turns.find_wait()) if wait is not None), default=None)
 
     @property
     def _polls_seconds(self) -> float:
@@ -231,22 +249,38 @@ class Repairs:
     async def _clear(self, findings: Findings) -> bool:
         """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
-        if self._drain is None or sessions is None or inventory is None or not self._is_settled:
+        if sessions is None or inventory is None or not self._is_settled:
             return False
-        reach = self._read_reach()
-        session = find_drained(tuple(sessions.values()), inventory, self._moment, reach.up_to)
-        is_under_way = session is not None and session.under_way is not None
-        if session is None or not (is_under_way or not refuse_act(session, (), reach, inventory)):
-            self._closed_gpus = {}
+        if self._drain is None:
+            await self._turns.settle(None, sessions)
+            return False
+        session = find_turn(tuple(sessions.values()), inventory, self._moment, self._read_reach())
+        is_stuck = session is not None and self._is_stuck(session, inventory)
+        await self._turns.settle(None if is_stuck else session, sessions)
+        if session is None:
             self._drain.end()
             return False
         domain = find_domain(session, session.rung, inventory)
-        self._closed_gpus = {gpu.uuid: f"session {session.number}, {session.cause}" for gpu in domain}
-        if is_under_way:
+        if not is_stuck and not await self._turns.hold(session) and session.under_way is None:
+            # What was closed stays so only while the session may have its slots.
+            if not (self._turns.has_slots and self._drain.session == session.number):
+                self._drain.end()
+            return False
+        self._drain.close(session, domain)
+        if session.under_way is not None:
             return False
         held = await self._drain.bring(session, domain, list_dead(findings.evidence))
         self._note_holders(session, held)
-        return not held
+        # Whoever was late may have left by now, and the slots were given back meanwhile.
+        return not held and not self._is_stuck(session, inventory) and await self._turns.hold(session)
+
+    def _is_stuck(self, session: FaultSession, inventory: Inventory) -> bool:
+        """Whether a session waits for a person or an unseen process; other nodes have its slots meanwhile."""
+        if session.under_way is not None:
+            return False
+        has_left = session.number in self._left
+        waits = find_obstacles(session, (session,), inventory, self._moment, holders=(), has_holder_left=has_left)
+        return bool(waits) or (self._drain is not None and self._drain.overdue == session.number)
 
     def _note_holders(self, session: FaultSession, held: Sequence[str]) -> None:
         """The process that refused an attempt has left, once holders were seen and are seen no more."""
@@ -260,11 +294,11 @@ class Repairs:
     async def _begin_act(self) -> None:
         """Begin the act of the session that nothing keeps back, after its intent is durable."""
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
+        plan = next((one for one in self._plan() if not one.obstacles), None)
+        session = (self._journal.sessions() or {}).get(plan.session if plan is not None else 0)
         if acting is None or acting.session or self._drain is None or self._tasks is None or inventory is None:
             return
-        plan = next((one for one in self._plan() if not one.obstacles), None)
-        sessions = self._journal.sessions() or {}
-        if plan is None or (session := sessions.get(plan.session)) is None:
+        if plan is None or session is None:
             return
         moment = self._moment
         lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS
@@ -306,7 +340,7 @@ class Repairs:
         inventory = read(Inventory) or Inventory(generation=0)
         holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
         sessions = tuple((self._journal.sessions() or {}).values())
-        reach = replace(self._read_reach(), left=frozenset(self._left))
+        reach = replace(self._read_reach(), left=frozenset(self._left), without_slots=self._turns.refusals)
         return plan_sessions(sessions, inventory, holds, self._moment, self._mode, reach)
 
     def _read_reach(self) -> Reach:
@@ -325,9 +359,10 @@ class Repairs:
             sessions=tuple(known),
             plans=plans,
             reasons=explain_absences(known, inventory, report, findings, unsettled),
-            closed_gpus=dict(self._closed_gpus),
+            closed_gpus=self._drain.closed_gpus if self._drain is not None else {},
             opened=self._opened,
             closed=dict(self._closed),
+            slots=self._turns.describe(),
         )
         published = self._bus.publish_state(state, source=self.name)
         details = {str(plan.session): plan.sentence for plan in plans}

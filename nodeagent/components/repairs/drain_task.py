@@ -4,7 +4,7 @@ Owns the requests to the API server for a drain, their pace, and the condition `
 Refuses to end a process, and to ask anybody before the GPUs are closed to new pods.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nodeagent.config.live import LiveSettings
@@ -55,7 +55,17 @@ class DomainDrain:
         """The last step about a pod of which the API server was asked, and when it may be asked again, by uid."""
         self._late: int | None = None
         """The session of which the decision after the deadline was told."""
+        self.session: int | None = None
+        self.closed_gpus: Mapping[GpuUuid, str] = {}
+        """The GPUs to be kept from new pods for the session's repair, each with the reason."""
+        self.overdue: int | None = None
+        """The session of which somebody was still there after the deadline, when the holders were last looked at."""
         self._log = get_logger(component="repairs")
+
+    def close(self, session: FaultSession, domain: Iterable[SessionGpu]) -> None:
+        """Ask for the domain to be closed to new pods."""
+        self.session = session.number
+        self.closed_gpus = {gpu.uuid: f"session {session.number}, {session.cause}" for gpu in domain}
 
     async def bring(
         self, session: FaultSession, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
@@ -67,6 +77,9 @@ class DomainDrain:
         here = {holder.pod.uid for holder in holders if holder.pod is not None}
         self._last = {uid: last for uid, last in self._last.items() if uid in here}
         self._tell(session, steps)
+        deadline = self._live.now.repairs.drain.deadline_seconds
+        is_over = told.since_seconds is not None and told.since_seconds >= deadline
+        self.overdue = session.number if steps and is_over else None
         is_open = told.since_seconds is None
         return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
 
@@ -75,9 +88,10 @@ class DomainDrain:
         return tuple(holder.name for holder in await self._find(tuple(domain)))
 
     def end(self) -> None:
-        """Forget the drain, which has ended."""
+        """Forget the drain, which has ended, and open its GPUs."""
+        self.session, self.closed_gpus = None, {}
         self._conditions.replace(DRAINING, {})
-        self._last, self._late = {}, None
+        self._last, self._late, self.overdue = {}, None, None
 
     async def _find(self, domain: tuple[SessionGpu, ...]) -> tuple[GpuHolder, ...]:
         users, unseen = await self._read_users()

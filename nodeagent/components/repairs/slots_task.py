@@ -3,7 +3,7 @@
 Refuses to decide: `rules/repair/slots` says which slot is free, and `rules/repair/breaker` how many may be taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import anyio
@@ -17,82 +17,138 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.repairs import Rung
 from nodeagent.model.slots import Domain, Holder, Slot
 from nodeagent.rules.repair.breaker import read_breaker
-from nodeagent.rules.repair.slots import HELD_SECONDS, Sightings, find_slot, note_repair, note_slots
+from nodeagent.rules.repair.slots import (
+    Sightings,
+    count_allowed,
+    find_slot,
+    is_due,
+    note_repair,
+    note_slots,
+    take_slot,
+)
 
 TRIES: Final = 3
 """Writes of a slot that others may overtake."""
+GIVE_BACK_SECONDS: Final = 10.0
 
 
 class RepairSlots:
     """The slots of this node's repairs; a restarted agent finds its slots by their holder."""
 
-    def __init__(
-        self, store: KubeSlots, domains: Sequence[Domain], node: str, read_boot: Callable[[], str], clock: Clock
-    ) -> None:
-        self._store, self._domains, self._node, self._clock = store, tuple(domains), node, clock
-        self._read_boot = read_boot
+    def __init__(self, store: KubeSlots, node: str, read_boot: Callable[[], str], clock: Clock) -> None:
+        self._store, self._node, self._read_boot, self._clock = store, node, read_boot, clock
         self._seen: dict[Domain, Sightings] = {}
+        self.allowed: dict[Domain, int] = {}
+        """How many slots of each domain might be taken when the domain was last read."""
         self._log = get_logger(component="repairs")
 
-    async def take(self, session: int, rung: Rung) -> str:
-        """Take a slot in each domain; empty when all are taken, else the line that says what is lacking."""
-        has_all = False
-        try:
-            for domain in self._domains:
-                refusal = await self._take_one(domain, session, rung)
-                if refusal:
-                    return refusal
-            has_all = True
-        except NodeagentError as error:
-            return str(error)
-        finally:
-            if not has_all:
-                with anyio.CancelScope(shield=True):
-                    await self.give_back(session)
-        return ""
+    async def take(self, domains: Sequence[Domain], session: int, rung: Rung) -> str:
+        """Take a slot in each domain, or keep the session's own; empty when all are taken, else what is lacking.
 
-    async def give_back(self, session: int, *, is_proven: bool | None = None) -> None:
+        A refusal leaves the session without any slot; all domains are read before the first write, so that a refusal
+        seldom costs a write.
+
+        Raises:
+            NodeagentError: no answer from the API server; only slots of before are left to the session.
+        """
+        taken: list[Domain] = []
+        refusal = "cut short"
+        try:
+            refusal = await self._take_all(domains, session, rung, taken)
+        finally:
+            if refusal:
+                await self.give_back(taken, session)
+        return refusal
+
+    async def renew(self, domains: Iterable[Domain], session: int, rung: Rung) -> None:
+        """Renew the slots that the session of an act under way has, whatever has been said of the domains since.
+
+        Raises:
+            NodeagentError: no answer from the API server, or another has overtaken the write.
+        """
+        for domain in domains:
+            slots = await self._read(domain)
+            own = self._find_own(slots, session)
+            if own is not None:
+                await self._write(domain, slots, own, session, rung)
+
+    async def give_back(self, domains: Iterable[Domain], session: int, *, is_proven: bool | None = None) -> bool:
         """Give back what the session holds, wide to narrow; `None` for a repair that did not take place.
 
-        A slot that cannot be given back now is free when its time is over.
+        Returns whether nothing is left to be given back; what is left is free when its time is over.
         """
-        for domain in reversed(self._domains):
-            try:
-                await self._give_back_one(domain, session, is_proven=is_proven)
-            except NodeagentError as error:
-                self._log.warning("repair_slot_not_given_back", session=session, domain=str(domain), reason=str(error))
+        left = list(domains)
+        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+            for domain in reversed(tuple(left)):
+                try:
+                    if await self._give_back_one(domain, session, is_proven=is_proven):
+                        left.remove(domain)
+                except NodeagentError as error:
+                    self._log.warning(
+                        "repair_slot_not_given_back", session=session, domain=str(domain), reason=str(error)
+                    )
+        return not left
 
-    async def _take_one(self, domain: Domain, session: int, rung: Rung) -> str:
-        for _ in range(TRIES):
+    async def _take_all(self, domains: Sequence[Domain], session: int, rung: Rung, taken: list[Domain]) -> str:
+        """Fills `taken` with what has to be given back after a failure."""
+        read: dict[Domain, list[Slot]] = {}
+        refusal = ""
+        for domain in domains:
             try:
-                slots = await self._read(domain)
+                read[domain] = await self._read(domain)
             except ApiNotFound as error:
-                return f"a Lease of {domain} is not there: {error}"
-            holder = Holder(
-                node=self._node,
-                boot=self._read_boot(),
-                session=session,
-                phase=read_breaker(slots[0].breaker).phase,
-            )
-            slot, refusal = find_slot(domain, slots, holder, self._seen[domain], self._clock.monotonic())
+                refusal = f"a Lease of {domain} is not there: {error}"
+                break
+        own = [domain for domain, slots in read.items() if self._find_own(slots, session) is not None]
+        lacking = (self._find(domain, slots, session)[1] for domain, slots in read.items())
+        refusal = refusal or next(filter(None, lacking), "")
+        for domain, slots in read.items() if not refusal else ():
+            refusal = await self._take_one(domain, slots, session, rung, taken)
+            if refusal:
+                break
+        if refusal:
+            taken[:] = [domain for domain in domains if domain in taken or domain in own]
+        return refusal
+
+    async def _take_one(
+        self, domain: Domain, slots: Sequence[Slot], session: int, rung: Rung, taken: list[Domain]
+    ) -> str:
+        for _ in range(TRIES):
+            slot, refusal = self._find(domain, slots, session)
             if slot is None:
                 return refusal
-            taken = replace(slot, holder=str(holder), seconds=HELD_SECONDS[rung])
             try:
-                await self._store.write(domain.name_slot(slot.number), taken)
+                # Noted before the write: an answer that does not come leaves open whether the slot is taken.
+                if self._find_own(slots, session) is None:
+                    taken.append(domain)
+                await self._write(domain, slots, slot, session, rung)
             except ApiConflict:
+                slots = await self._read(domain)
                 continue
             return ""
         return f"other nodes were faster with the slots of {domain}"
 
-    async def _give_back_one(self, domain: Domain, session: int, *, is_proven: bool | None) -> None:
+    async def _write(self, domain: Domain, slots: Sequence[Slot], slot: Slot, session: int, rung: Rung) -> None:
+        holder = Holder(
+            node=self._node,
+            boot=self._read_boot(),
+            session=session,
+            phase=read_breaker(slots[0].breaker).phase,
+        )
+        wanted = take_slot(slot, holder, rung)
+        if is_due(slot, wanted, self._seen[domain].holders[slot.number], self._clock.monotonic()):
+            await self._store.write(domain.name_slot(slot.number), wanted)
+
+    async def _give_back_one(self, domain: Domain, session: int, *, is_proven: bool | None) -> bool:
         """One write for the slot, and a second one for a result that the first slot's breaker has yet to hear of."""
-        mine = Holder(node=self._node, boot="", session=session)
         for _ in range(TRIES):
-            first, *others = await self._read(domain)
-            own = next((slot for slot in (first, *others) if mine.owns(slot.holder)), None)
+            try:
+                slots = await self._read(domain)
+            except ApiNotFound:
+                return True
+            first, own = slots[0], self._find_own(slots, session)
             if own is None:
-                return
+                return True
             breaker = first.breaker if is_proven is None else note_repair(first, own, is_proven=is_proven)
             freed = replace(own, holder="", seconds=0.0)
             try:
@@ -105,9 +161,20 @@ class RepairSlots:
                     await self._store.write(domain.name_slot(0), replace(freed, breaker=breaker))
             except ApiConflict:
                 continue
-            return
+            return True
+        return False
+
+    def _find(self, domain: Domain, slots: Sequence[Slot], session: int) -> tuple[Slot | None, str]:
+        mine = Holder(node=self._node, boot="", session=session)
+        return find_slot(domain, slots, mine, self._seen[domain], self._clock.monotonic())
+
+    def _find_own(self, slots: Sequence[Slot], session: int) -> Slot | None:
+        mine = Holder(node=self._node, boot="", session=session)
+        return next((slot for slot in slots if mine.owns(slot.holder)), None)
 
     async def _read(self, domain: Domain) -> list[Slot]:
         slots = [await self._store.read(domain.name_slot(number), number) for number in range(domain.slots)]
-        self._seen[domain] = note_slots(self._seen.get(domain), slots, self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._seen[domain] = note_slots(self._seen.get(domain), slots, now)
+        self.allowed[domain] = count_allowed(slots, self._seen[domain], now)
         return slots

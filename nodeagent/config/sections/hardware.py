@@ -10,6 +10,7 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Tex
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.config.sections.repairers import DrainSettings
+from nodeagent.config.sections.slots import SlotsSettings
 from nodeagent.model.orders import RELEASE_SECONDS
 
 SIMULATED = "simulated:"
@@ -287,6 +288,7 @@ class RepairsSettings(Section):
         reload=True,
     )
     drain: DrainSettings = knob(Nested(DrainSettings), DrainSettings(), "how pods leave a GPU before its repair")
+    slots: SlotsSettings = knob(Nested(SlotsSettings), SlotsSettings(), "how many nodes are repaired at once")
 
 
 class ProofSettings(Section):

@@ -83,7 +83,8 @@ class KubeLease:
 class KubeSlots:
     """The slots of repairs: Leases that stand before, read and patched by name; labels of others stay as they are."""
 
-    def __init__(self, client: KubeClient, namespace: str, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, namespace: str | None, clock: Clock) -> None:
+        """Without a namespace the Leases are in the service account's own."""
         self._client, self._namespace, self._clock = client, namespace, clock
 
     async def read(self, name: str, number: int) -> Slot:
@@ -92,8 +93,9 @@ class KubeSlots:
         Raises:
             ApiNotFound: nobody has made the Lease.
         """
+        path = await self._find_path(name)
         attempted = f"read lease {self._namespace}/{name}"
-        return _parse_slot(await self._client.request("GET", self._path(name), attempted=attempted), number, attempted)
+        return _parse_slot(await self._client.request("GET", path, attempted=attempted), number, attempted)
 
     async def write(self, name: str, slot: Slot) -> None:
         """Give the slot to its holder, over the version that it carries.
@@ -113,15 +115,18 @@ class KubeSlots:
         metadata: Json = {"resourceVersion": slot.version}
         if slot.breaker:
             metadata["annotations"] = {BREAKER_ANNOTATION: slot.breaker}
+        path = await self._find_path(name)
         await self._client.request(
             "PATCH",
-            self._path(name),
+            path,
             attempted=f"write lease {self._namespace}/{name}",
             body={"metadata": metadata, **change},
             content_type="application/merge-patch+json",
         )
 
-    def _path(self, name: str) -> str:
+    async def _find_path(self, name: str) -> str:
+        if self._namespace is None:
+            self._namespace = await self._client.read_namespace()
         return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{name}"
 
 

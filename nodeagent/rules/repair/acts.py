@@ -1,6 +1,7 @@
 """Acts: what mode act may do by itself, what an answer makes of a session, and what the polls after an act prove."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.repairs import FaultSession, Outcome, Rung
 from nodeagent.model.values import Value
 from nodeagent.rules.repair.domains import describe_gpu
+from nodeagent.rules.repair.drain import find_drained
 from nodeagent.rules.repair.findings import Findings
 from nodeagent.rules.repair.outcomes import Reading
 from nodeagent.rules.repair.sessions import Moment, end_attempt
@@ -32,6 +34,8 @@ class Reach(Value, frozen=True):
     """Why the node is left to another program or a person, each reason a sentence."""
     left: frozenset[int] = frozenset()
     """Sessions of which a holder that refused an attempt was found and has left."""
+    without_slots: Mapping[int, str] = MappingProxyType({})
+    """What keeps sessions from their slots, by the session's number."""
 
 
 def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inventory: Inventory) -> tuple[str, ...]:
@@ -40,7 +44,9 @@ def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inve
     gone = [
         f"GPU {gpu.index} is not listed by the driver" for gpu in session.gpus if inventory.find_gpu(gpu.uuid) is None
     ]
-    return (*reach.left_to_others, *_refuse(session.rung, holders, reach), *(gone if session.rung.is_reset else ()))
+    slots = [reach.without_slots[session.number]] if session.number in reach.without_slots else []
+    ours = (*reach.left_to_others, *_refuse(session.rung, holders, reach))
+    return (*ours, *(gone if session.rung.is_reset else ()), *slots)
 
 
 def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
@@ -52,6 +58,16 @@ def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
         yield f"no channel for a reboot is configured: `repairs.reboot_by` is {NO_CHANNEL}"
     if rung is Rung.DRAIN and holders:
         yield f"the GPUs are held by {', '.join(holders)}"
+
+
+def find_turn(
+    sessions: Sequence[FaultSession], inventory: Inventory, moment: Moment, reach: Reach
+) -> FaultSession | None:
+    """The session with an act under way, else the session that nothing but holders and slots keeps back."""
+    session = find_drained(sessions, inventory, moment, reach.up_to)
+    if session is None or session.under_way is not None:
+        return session
+    return None if refuse_act(session, (), reach, inventory) else session
 
 
 def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: DriverState | None) -> Reach:

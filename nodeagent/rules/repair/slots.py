@@ -8,8 +8,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nodeagent.model.repairs import Rung
-from nodeagent.model.slots import Domain, Holder, Slot
+from msgspec.structs import replace
+
+from nodeagent.config.sections.slots import SlotDomainSettings
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.repairs import Ending, FaultSession, Rung
+from nodeagent.model.slots import CLUSTER, Domain, Holder, Slot
 from nodeagent.model.values import Value
 from nodeagent.rules.repair.breaker import count_open, note_result, read_breaker, render_breaker
 
@@ -21,6 +25,8 @@ HELD_SECONDS: Final[Mapping[Rung, float]] = {
     Rung.REBOOT: 2700.0,
 }
 """For how long a slot is held without a renewal."""
+RENEW_SECONDS: Final = 300.0
+"""The age of a holder's last write from which a repair that lasts writes again; shorter repairs renew nothing."""
 RETRY_SECONDS: Final = 60.0
 OLD_SECONDS: Final = 3600.0
 """A session of this age asks sooner."""
@@ -52,6 +58,22 @@ def _note(before: Sighting | None, seen: str, now: float) -> Sighting:
     return before if before is not None and before.seen == seen else Sighting(seen=seen, since_seconds=now)
 
 
+def list_domains(configured: Sequence[SlotDomainSettings], node: ClusterNode | None) -> tuple[tuple[Domain, ...], str]:
+    """The node's domains in their order, and why a repair cannot take a slot in each of them; empty if it can."""
+    labels = {**(node.labels if node is not None else {}), CLUSTER: ""}
+    domains = tuple(
+        Domain(key=each.label, value=labels[each.label], slots=each.slots)
+        for each in configured
+        if each.label in labels
+    )
+    lacking = ", ".join(each.label for each in configured if each.label not in labels)
+    if not lacking:
+        return domains, ""
+    if node is None:
+        return domains, "the node's labels are not known yet, which name its domains"
+    return domains, f"the node has no label {lacking}: label the node, or change `repairs.slots.domains`"
+
+
 def find_slot(
     domain: Domain, slots: Sequence[Slot], holder: Holder, seen: Sightings, now: float
 ) -> tuple[Slot | None, str]:
@@ -70,7 +92,7 @@ def find_slot(
     own = next((slot for slot in slots if holder.owns(slot.holder)), None)
     if own is not None:
         return own, ""
-    opened = count_open(read_breaker(first.breaker), len(slots), now - seen.phase.since_seconds)
+    opened = count_allowed(slots, seen, now)
     if not opened:
         return None, f"repairs in {domain} are stopped: too many of the last were not proven"
     allowed = slots[:opened]
@@ -79,6 +101,25 @@ def find_slot(
         return free[_draw(holder.node, len(free))], ""
     held = "; ".join(_describe(slot, seen.holders[slot.number], now) for slot in allowed)
     return None, f"no slot of {domain} is free: {held}"
+
+
+def count_allowed(slots: Sequence[Slot], seen: Sightings, now: float) -> int:
+    """How many slots of a domain may be taken, by all slots of the domain and what the reader remembers."""
+    if slots[0].is_suspended:
+        return 0
+    return count_open(read_breaker(slots[0].breaker), len(slots), now - seen.phase.since_seconds)
+
+
+def take_slot(slot: Slot, holder: Holder, rung: Rung) -> Slot:
+    """The slot with its holder, for the time of the rung; a session's own slot keeps the phase of its taking."""
+    phase = find_phase(slot) if holder.owns(slot.holder) else holder.phase
+    return replace(slot, holder=str(replace(holder, phase=phase)), seconds=HELD_SECONDS[rung])
+
+
+def is_due(slot: Slot, taken: Slot, sighting: Sighting, now: float) -> bool:
+    """Whether the taken slot has to be written: for a new holder, boot or longer time, or as a renewal."""
+    is_news = slot.holder != taken.holder or slot.seconds < taken.seconds
+    return is_news or now - sighting.since_seconds >= RENEW_SECONDS
 
 
 def is_free(slot: Slot, sighting: Sighting, now: float) -> bool:
@@ -113,6 +154,20 @@ def note_repair(first: Slot, own: Slot, *, is_proven: bool) -> str:
     before = read_breaker(first.breaker)
     after = note_result(before, find_phase(own), is_proven=is_proven)
     return first.breaker if after == before else render_breaker(after)
+
+
+def find_result(session: FaultSession, since_seconds: float) -> bool | None:
+    """Whether the repair that took its slots at that time was proven; `None` for a repair that did not take place."""
+    if session.ending is Ending.REPAIRED:
+        return True
+    if session.ending in {Ending.REMOVED, Ending.JOINED}:
+        return None
+    ended = [
+        attempt
+        for attempt in session.attempts
+        if attempt.is_own and not attempt.is_open and attempt.counts and attempt.began_seconds >= since_seconds
+    ]
+    return False if ended else None
 
 
 def find_phase(own: Slot) -> int:

@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent.model.slots import CLUSTER, Domain
+from tests.bench.around.api_server import ApiServerThread, api_server
+from tests.fakes.apiserver import NODE
 from tests.support.programs.agent_process import AgentProcess, run_command, running_agent, running_simulation
 
 pytestmark = [pytest.mark.slow, pytest.mark.may_block("agents are processes of their own here")]
@@ -26,12 +30,18 @@ SLOW = ("--set", "health.poll_seconds=60")
 """Before its second poll an agent closes no session."""
 
 
-def words(directory: Path, boot: str, rhythm: tuple[str, ...] = FAST, *, mode: str = "observe") -> tuple[str, ...]:
+SLOT = Domain(key=CLUSTER, value="", slots=1)
+
+
+def words(
+    directory: Path, boot: str, rhythm: tuple[str, ...] = FAST, *, mode: str = "observe", **more: object
+) -> tuple[str, ...]:
     """An agent of made-up GPUs on a host whose kernel names this boot."""
     place = directory / "proc" / "sys" / "kernel" / "random"
     place.mkdir(parents=True, exist_ok=True)
     (place / "boot_id").write_text(f"{boot}\n")
     sets = {"gpus.source": "simulated:dgx-h100", "repairs.mode": mode, "node.proc_dir": directory / "proc"}
+    sets |= {f"repairs.{key}": value for key, value in more.items()}
     return (*rhythm, *(word for key, value in sets.items() for word in ("--set", f"{key}={value}")))
 
 
@@ -106,3 +116,48 @@ def test_a_gpu_that_needs_a_reset_is_reset_and_proven(short_dir: Path) -> None:
         assert (attempt["rung"], attempt["outcome"], attempt["is_own"]) == ("reset", "proven", True)
         assert session["closed_seconds"] - attempt["began_seconds"] < 10
         assert "reset under way" in run_command(short_dir, "events").stdout
+
+
+@contextmanager
+def running_in_cluster(api: ApiServerThread, directory: Path, node: str, boot: str) -> Iterator[AgentProcess]:
+    """An agent whose repairs need the one slot of the cluster, and which may request a reboot that nobody does."""
+    directory.mkdir(exist_ok=True)
+    reboot = {"up_to": "reboot", "reboot_by": "command", "reboot_command": "true"}
+    domains = json.dumps([{"label": CLUSTER, "slots": 1}])
+    cluster = {
+        "kubernetes.kubeconfig": api.server.write_kubeconfig(directory / "kubeconfig"),
+        "node.name": node,
+        "repairs.slots.domains": domains,
+    }
+    sets = [word for key, value in cluster.items() for word in ("--set", f"{key}={value}")]
+    with running_agent(directory, *words(directory, boot, FAST, mode="act", **reboot), *sets) as agent:
+        wait_sessions(agent, lambda state: state["mode"] == "act" and not state["unsettled"])
+        yield agent
+
+
+@pytest.mark.long
+def test_two_nodes_with_one_slot_are_repaired_one_after_the_other(short_dir: Path) -> None:
+    """The second names the first, which takes its slot over after its reboot and gives it back with the proof."""
+    first, second, name = short_dir / "a", short_dir / "b", SLOT.name_slot(0)
+    with api_server() as api:
+        api.server.add_node("node-2")
+        leases = api.server.store.objects["leases"]
+        leases[name] = {"metadata": {"name": name, "namespace": "default", "resourceVersion": "1"}}
+
+        with running_in_cluster(api, first, NODE, "one") as agent:
+            agent.inject("xid", "79", "3")
+            wait_sessions(agent, lambda state: any(one["attempts"] for one in state["sessions"]))
+            assert leases[name]["spec"]["holderIdentity"].startswith(f"{NODE}/one/")
+            agent.process.kill()
+        with running_in_cluster(api, second, "node-2", "one") as agent:
+            agent.inject("xid", "119", "5")
+            agent.wait_for(REPAIRS, "no slot of cluster is free")
+            said = run_command(second, "repairs", "why-not", "5").stdout
+            assert f"no slot of cluster is free: {NODE}, seen for 0 min" in said
+        with running_in_cluster(api, first, NODE, "two") as agent:
+            wait_sessions(agent, lambda state: [one["ending"] for one in state["sessions"]] == ["repaired"])
+            api.wait_for(lambda: leases[name]["spec"]["holderIdentity"] == "", "the slot back")
+        with running_in_cluster(api, second, "node-2", "one") as agent:
+            agent.inject("xid", "119", "5")
+            wait_sessions(agent, lambda state: "repaired" in [one["ending"] for one in state["sessions"]])
+            api.wait_for(lambda: '"results":[true,true]' in str(leases[name]["metadata"]), "both results")

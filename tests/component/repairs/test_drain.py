@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Self
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import Repairs
 from nodeagent.components.repairs.drain_task import DRAINING, DomainDrain
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
@@ -75,10 +77,10 @@ class Users(HostDeviceUsers):
 class Draining(World):
     """A node in mode act; cordons are kept as the component `offering` keeps them."""
 
-    def __init__(self, clock: FakeClock, drain: DrainSettings | None = None) -> None:
+    def __init__(self, clock: FakeClock, drain: DrainSettings | None = None, slots: RepairSlots | None = None) -> None:
         super().__init__(clock)
         self.live = LiveSettings(Settings(repairs=RepairsSettings(mode="act", drain=drain or DrainSettings())))
-        self.pods, self.users, self.has_api = Pods(), Users(), True
+        self.pods, self.users, self.has_api, self.slots = Pods(), Users(), True, slots
         self.host = Host("done", "done")
         self.host.memory = self.memory
         self.hold(POD)
@@ -91,11 +93,11 @@ class Draining(World):
         self.bus.publish_state(AllocationTable(allocations=tuple(table)), source="test")
 
     @asynccontextmanager
-    async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator["Draining"]:
+    async def running(self, seconds: float = SETTLED_SECONDS) -> AsyncIterator[Self]:
         pods = self.pods if self.has_api else None
         self.drain = DomainDrain(self.bus, self.conditions, self.clock, self.live, pods, self.users)
         ports = ActPorts(self.host, self.host, self.host.request_reboot, self.drain)  # type: ignore[arg-type]  # of the source only what is used
-        component = Repairs(self.bus, self.conditions, self.clock, self.live, self.memory, ports)
+        component = Repairs(self.bus, self.conditions, self.clock, self.live, self.memory, ports, self.slots)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             tasks.start_soon(self._keep_cordons)

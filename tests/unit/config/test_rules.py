@@ -44,6 +44,18 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             "{repairs: {drain: {after_deadline: delete_where_dead}}, kubernetes: {delete_refused_pods: [failed]}}",
             "repairs.drain.after_deadline: with kubernetes.delete_refused_pods a policy lets the agent delete no pod",
         ),
+        (
+            "repairs: {slots: {domains: [{label: rack, slots: 1}, {label: rack, slots: 2}]}}",
+            "repairs.slots.domains[1].label: rack is there already, and a repair takes one slot of it; leave it out",
+        ),
+        (
+            "repairs: {slots: {domains: [{label: cluster, slots: 1}, {label: rack, slots: 2}]}}",
+            "repairs.slots.domains[0].label: the domain of all nodes is the widest; give it last",
+        ),
+        (
+            "{repairs: {slots: {domains: [{label: cluster, slots: 1}]}}, kubernetes: {enabled: 'false'}}",
+            "repairs.slots.domains: slots are Leases of the API server, and kubernetes.enabled is false; give",
+        ),
         (f"fractions: {{usage_socket: {LONG}/{'s' * 11}}}", "fractions.usage_socket: socket path '/"),
         (f"claims: {{enabled: true, plugins_dir: {LONG[:85]}}}", "claims.plugins_dir: socket path '/"),
         (f"claims: {{enabled: true, registry_dir: {LONG[:90]}}}", "claims.registry_dir: socket path '/"),

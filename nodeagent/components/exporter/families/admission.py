@@ -133,4 +133,19 @@ def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
             "1 once the findings after the start have settled, so that fault sessions follow them.",
             [((), not told.unsettled)] if state is not None else [],
         ),
+        gauge(
+            "nodeagent_repair_slot_waiting",
+            "1 while a fault session waits for its slots of `repairs.slots`; no series where a repair needs none.",
+            [((), told.slots.is_waiting)] if told.slots is not None else [],
+        ),
+        counter(
+            "nodeagent_repair_slot_refusals_total",
+            "Questions for slots that were refused or had no answer since the agent started.",
+            [((), told.slots.refused)] if told.slots is not None else [],
+        ),
+        gauge(
+            "nodeagent_repair_slots_allowed",
+            "Slots of each domain that may be taken, while a session waits or acts; 0 for a domain that is stopped.",
+            [((("domain", name),), count) for name, count in told.slots.allowed.items()] if told.slots else [],
+        ),
     )

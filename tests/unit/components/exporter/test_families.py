@@ -32,7 +32,7 @@ from nodeagent.model.mps import MpsClient, MpsPhase, MpsState
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.proof import GIVEN_UP, GpuProofs, ProofVerdict
-from nodeagent.model.repairs import Ending, RepairState, Rung
+from nodeagent.model.repairs import Ending, RepairState, Rung, SlotUse
 from nodeagent.model.slices import PublishedSlices
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
@@ -220,7 +220,7 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
     state = RepairState(
         mode="observe", sessions=(make_session(), make_session(2, 1, Rung.SERVICE)), opened=3, closed={Ending.JOINED: 1}
     )
-    standing, opened, closed, settled = build_repair_families(state)
+    standing, opened, closed, settled, *slots = build_repair_families(state)
     assert {dict(labels)["rung"]: value for labels, value in standing.samples} == {
         **dict.fromkeys(Rung, 0),
         Rung.RESET: 1,
@@ -232,7 +232,15 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
         Ending.JOINED: 1,
     }
     assert list(settled.samples) == [((), True)]
-    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 4
+    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 7
+    assert [list(family.samples) for family in slots] == [[]] * 3
+
+
+def test_slots_are_told_where_a_repair_needs_them() -> None:
+    use = SlotUse(allowed={"rack r1": 0, "cluster": 2}, refused=4, is_waiting=True)
+    *_, waiting, refusals, allowed = build_repair_families(RepairState(mode="act", slots=use))
+    assert (list(waiting.samples), list(refusals.samples)) == ([((), True)], [((), 4)])
+    assert {dict(labels)["domain"]: value for labels, value in allowed.samples} == {"rack r1": 0, "cluster": 2}
 
 
 def test_a_proven_gpu_has_the_time_and_a_failed_one_is_told_as_such() -> None:

@@ -1,22 +1,21 @@
 """Slots taken by many agents of one store: never too many act, nobody starves, slots come back."""
 
-from collections.abc import Callable, Sequence
 from random import Random
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.slots_task import RepairSlots
-from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound, ApiUnreachable
-from nodeagent.edge.kube.lease import KubeSlots
+from nodeagent.edge.kube.errors import ApiUnreachable
 from nodeagent.model.repairs import Rung
-from nodeagent.model.slots import CLUSTER, Domain, Slot
-from nodeagent.rules.repair.breaker import Breaker, read_breaker, render_breaker
+from nodeagent.model.slots import CLUSTER, Domain
+from nodeagent.rules.repair.breaker import Breaker, render_breaker
 from nodeagent.rules.repair.slots import HELD_SECONDS, find_retry_seconds
+from tests.support.repair_slots import Store
 
 RACK, ALL = Domain(key="rack", value="r1", slots=1), Domain(key=CLUSTER, value="", slots=2)
+BOTH = (RACK, ALL)
 STEP_SECONDS, REPAIR_SECONDS = 10.0, 120.0
 
 
@@ -31,64 +30,18 @@ class FakeClock:
         return self.now
 
 
-class Store(KubeSlots):
-    """Leases with versions, whose answers others overtake; the rate says how often a write is refused or lost."""
-
-    def __init__(self, domains: Sequence[Domain], random: Random | None = None, rate: float = 0.0) -> None:
-        names = {domain.name_slot(number): number for domain in domains for number in range(domain.slots)}
-        self.slots = {name: Slot(number=number, version="0") for name, number in names.items()}
-        self.random, self.rate, self.writes, self.is_away = random or Random(1), rate, 0, False
-        self.overtake: Callable[[], None] | None = None
-
-    def hold(self, domain: Domain, number: int, holder: str) -> None:
-        name = domain.name_slot(number)
-        self.slots[name] = replace(self.slots[name], holder=holder, seconds=600.0, version=f"{holder}!")
-
-    def holders(self, domain: Domain) -> list[str]:
-        return [self.slots[domain.name_slot(number)].holder for number in range(domain.slots)]
-
-    def breaker(self, domain: Domain) -> Breaker:
-        return read_breaker(self.slots[domain.name_slot(0)].breaker)
-
-    async def read(self, name: str, number: int) -> Slot:
-        await checkpoint()
-        if self.is_away:
-            raise ApiUnreachable("the API server", "read", "no route")
-        if name not in self.slots:
-            raise ApiNotFound("read", 404, f"leases {name} not found")
-        return self.slots[name]
-
-    async def write(self, name: str, slot: Slot) -> None:
-        await self._write(name, replace(slot, renewed=str(self.writes)))
-
-    async def write_breaker(self, name: str, slot: Slot) -> None:
-        known = self.slots[name]
-        await self._write(name, replace(known, version=slot.version, breaker=slot.breaker))
-
-    async def _write(self, name: str, slot: Slot) -> None:
-        await checkpoint()
-        if self.overtake is not None:
-            self.overtake()
-        if self.slots[name].version != slot.version or self.random.random() < self.rate:
-            raise ApiConflict("write", 409, "the object has been modified")
-        self.writes += 1
-        self.slots[name] = replace(slot, version=str(self.writes))
-        if self.random.random() < self.rate / 10:
-            raise ApiUnreachable("the API server", "write", "no answer")
-
-
 def make_slots(store: Store, node: str = "a", clock: FakeClock | None = None, boot: str = "one") -> RepairSlots:
-    return RepairSlots(store, (RACK, ALL), node, lambda: boot, clock or FakeClock())
+    return RepairSlots(store, node, lambda: boot, clock or FakeClock())
 
 
 async def test_a_repair_takes_a_slot_of_each_domain_and_gives_all_back() -> None:
     """Three writes for a domain at most: the take, the result, the way back; a first slot takes the result along."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
     assert store.holders(RACK) == ["a/one/7/0"]
     assert sorted(store.holders(ALL)) == ["", "a/one/7/0"]
-    await slots.give_back(7, is_proven=True)
+    await slots.give_back(BOTH, 7, is_proven=True)
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
     assert store.breaker(RACK).results == store.breaker(ALL).results == (True,)
     assert store.writes <= 3 + 2
@@ -98,26 +51,28 @@ async def test_what_is_lacking_is_said_and_the_rest_given_back() -> None:
     store = Store((RACK, ALL))
     for number in range(2):
         store.hold(ALL, number, f"node-{number}/x/1/0")
-    refusal = await make_slots(store).take(7, Rung.RESET)
+    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
     assert refusal == "no slot of cluster is free: node-0, seen for 0 min; node-1, seen for 0 min"
     assert store.holders(RACK) == [""]
 
 
 async def test_without_leases_or_api_server_there_is_no_repair() -> None:
     store = Store((RACK,))
-    assert (await make_slots(store).take(7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
+    assert (await make_slots(store).take(BOTH, 7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
     assert store.holders(RACK) == [""]
     store.is_away = True
-    assert "no route" in await make_slots(store).take(7, Rung.RESET)
+    with pytest.raises(ApiUnreachable):
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert not await make_slots(store).give_back(BOTH, 7)
 
 
 async def test_a_node_finds_its_slots_after_its_reboot() -> None:
     store = Store((RACK, ALL))
-    assert await make_slots(store).take(7, Rung.REBOOT) == ""
+    assert await make_slots(store).take(BOTH, 7, Rung.REBOOT) == ""
     again = make_slots(store, boot="two")
-    assert await again.take(7, Rung.REBOOT) == ""
+    assert await again.take(BOTH, 7, Rung.REBOOT) == ""
     assert store.holders(RACK) == ["a/two/7/0"]
-    await make_slots(store, boot="two").give_back(7)
+    await make_slots(store, boot="two").give_back(BOTH, 7)
     assert (store.holders(RACK), sorted(store.holders(ALL)), store.breaker(RACK)) == ([""], ["", ""], Breaker())
 
 
@@ -125,7 +80,7 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
     """And whoever is overtaken while giving back keeps the slot until its time is over."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
     name = RACK.name_slot(0)
 
     def overtake() -> None:
@@ -133,16 +88,83 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
         store.slots[name] = replace(store.slots[name], version=f"other {store.writes}")
 
     store.overtake = overtake
-    await slots.give_back(7)
+    assert not await slots.give_back(BOTH, 7)
     assert store.holders(RACK) == ["a/one/7/0"]
-    assert await slots.take(7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+    assert await slots.give_back((Domain(key="rack", value="gone", slots=1),), 7)
+    store.overtake = None
+    assert await slots.give_back(BOTH, 7)
+    store.overtake = overtake
+    assert await slots.take(BOTH, 7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+
+
+async def test_a_session_that_asks_again_writes_only_to_renew_its_slots() -> None:
+    """And for a longer time, as a reboot needs; a refusal takes back what the session had."""
+    store, clock = Store(BOTH), FakeClock()
+    slots = make_slots(store, clock=clock)
+    written = list[int]()
+    for clock.now, rung in ((0.0, Rung.RESET), (60.0, Rung.RESET), (200.0, Rung.REBOOT), (400.0, Rung.REBOOT)):
+        assert await slots.take(BOTH, 7, rung) == ""
+        written.append(store.writes)
+    assert written == [2, 2, 4, 4]
+    clock.now = 720.0
+    assert await slots.take(BOTH, 7, Rung.REBOOT) == ""
+    assert store.writes == 6
+    store.suspend(ALL)
+    await slots.renew(BOTH, 7, Rung.REBOOT)
+    assert store.holders(RACK) == ["a/one/7/0"]
+    assert await slots.take(BOTH, 7, Rung.REBOOT) == "a person has suspended repairs in cluster"
+    assert (store.holders(RACK), store.holders(ALL), slots.allowed[ALL]) == ([""], ["", ""], 0)
+    await slots.renew(BOTH, 7, Rung.REBOOT)
+    assert store.holders(RACK) == [""]
+
+
+async def test_an_answer_that_does_not_come_leaves_what_was_taken_before() -> None:
+    """What the failed call itself has taken goes back."""
+    store = Store(BOTH)
+    assert await make_slots(store).take((RACK,), 7, Rung.RESET) == ""
+
+    def fail() -> None:
+        raise ApiUnreachable("the API server", "write", "no route")
+
+    store.overtake = fail
+    with pytest.raises(ApiUnreachable):
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert (store.holders(RACK), store.holders(ALL)) == (["a/one/7/0"], ["", ""])
+
+
+async def test_who_is_overtaken_by_the_last_free_slot_is_told_who_has_it() -> None:
+    """And whatever was taken before goes back."""
+    store = Store(BOTH)
+
+    def overtake() -> None:
+        if store.holders(RACK) != [""]:
+            store.overtake = None
+            store.hold(ALL, 0, "b/x/1/0")
+            store.hold(ALL, 1, "c/x/1/0")
+
+    store.overtake = overtake
+    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
+    assert refusal == "no slot of cluster is free: b, seen for 0 min; c, seen for 0 min"
+    assert store.holders(RACK) == [""]
+
+
+async def test_a_result_that_a_stopped_domain_does_not_hear_costs_no_write() -> None:
+    store = Store(BOTH)
+    store.hold(ALL, 0, "b/x/1/0")
+    slots = make_slots(store)
+    assert await slots.take((ALL,), 7, Rung.RESET) == ""
+    store.slots[ALL.name_slot(0)] = replace(
+        store.slots[ALL.name_slot(0)], breaker=render_breaker(Breaker(phase=1, width=0))
+    )
+    await slots.give_back((ALL,), 7, is_proven=True)
+    assert (store.breaker(ALL), store.writes) == (Breaker(phase=1, width=0), 2)
 
 
 async def test_a_cancelled_take_leaves_nothing_behind() -> None:
     store = Store((RACK, ALL))
     with anyio.CancelScope() as scope:
         store.overtake = scope.cancel
-        await make_slots(store).take(7, Rung.RESET)
+        await make_slots(store).take(BOTH, 7, Rung.RESET)
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
 
 
@@ -152,8 +174,8 @@ async def test_a_probe_in_another_slot_than_the_first_widens_the_domain() -> Non
     name = ALL.name_slot(0)
     store.slots[name] = replace(store.slots[name], breaker=render_breaker(half), holder="b/x/1/4", seconds=600.0)
     slots = make_slots(store)
-    assert await slots.take(7, Rung.RESET) == ""
-    await slots.give_back(7, is_proven=True)
+    assert await slots.take(BOTH, 7, Rung.RESET) == ""
+    await slots.give_back(BOTH, 7, is_proven=True)
     assert (store.breaker(ALL), store.holders(ALL)) == (Breaker(phase=5), ["b/x/1/4", ""])
 
 
@@ -164,7 +186,7 @@ class Agent:
         random = world.random
         self.clock, self.world, self.due = FakeClock(random.uniform(-3600, 3600)), world, random.uniform(0, 60)
         self.domains = (Domain(key="rack", value=str(index % world.racks), slots=1), world.cluster)
-        self.slots = RepairSlots(world.store, self.domains, f"node-{index}", lambda: "one", self.clock)
+        self.slots = RepairSlots(world.store, f"node-{index}", lambda: "one", self.clock)
         self.acts_until, self.tries, self.is_done = 0.0, 0, False
         self.is_vanishing = random.random() < 0.05
 
@@ -173,11 +195,11 @@ class Agent:
             self.acts_until = 0.0
             self.is_done = True
             if not self.is_vanishing:
-                await self.slots.give_back(1, is_proven=self.world.random.random() < 0.9)
+                await self.slots.give_back(self.domains, 1, is_proven=self.world.random.random() < 0.9)
             return
         now = self.world.now
         self.tries += 1
-        if await self.slots.take(1, Rung.RESET):
+        if await self.slots.take(self.domains, 1, Rung.RESET):
             self.due = now + find_retry_seconds(Rung.RESET, now, self.world.random.random())
             return
         self.due = self.acts_until = now + (HELD_SECONDS[Rung.RESET] if self.is_vanishing else REPAIR_SECONDS)

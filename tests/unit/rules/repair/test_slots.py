@@ -3,16 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.model.repairs import Rung
+from nodeagent.model.repairs import Ending, FaultSession, Outcome, Rung
 from nodeagent.model.slots import CLUSTER, Domain, Holder, Slot
 from nodeagent.rules.repair.breaker import Breaker, count_open, note_result, read_breaker, render_breaker
 from nodeagent.rules.repair.slots import (
     HELD_SECONDS,
+    find_result,
     find_retry_seconds,
     find_slot,
     note_repair,
     note_slots,
 )
+from tests.support.repairs import make_attempt, make_session
 
 RACK = Domain(key="example.com/rack", value="r1", slots=2)
 ME = Holder(node="node-a", boot="one", session=7)
@@ -130,6 +132,23 @@ def test_a_result_that_changes_nothing_is_not_written() -> None:
         after = note_repair(replace(FREE[0], breaker=text), replace(FREE[1], holder=str(ME)), is_proven=True)
         written, text = written + (after != text), after
     assert written == 5
+
+
+@pytest.mark.parametrize(
+    ("session", "result"),
+    [
+        (replace(make_session(), ending=Ending.REPAIRED), True),
+        (make_session(attempts=[make_attempt(began=200.0)]), False),
+        (make_session(attempts=[make_attempt(began=50.0)]), None),
+        (make_session(attempts=[make_attempt(began=200.0, outcome=Outcome.IN_USE)]), None),
+        (make_session(attempts=[make_attempt(began=200.0, outcome=None)]), None),
+        (replace(make_session(attempts=[make_attempt(began=200.0)]), ending=Ending.RECOVERED), False),
+        (replace(make_session(attempts=[make_attempt(began=200.0)]), ending=Ending.JOINED), None),
+        (make_session(), None),
+    ],
+)
+def test_a_repair_is_judged_by_what_it_did_with_its_slots(session: FaultSession, result: bool | None) -> None:
+    assert find_result(session, since_seconds=100.0) is result
 
 
 def test_grave_and_old_sessions_ask_sooner() -> None:

@@ -166,7 +166,8 @@ def test_only_a_changed_driver_is_another_configuration() -> None:
 
 def test_what_a_cluster_adds_reaches_the_image() -> None:
     """Package sources, secret variables, and the module for network cards in a container of its own."""
-    mounts = '[{"configMap": "sources", "mountPath": "/etc/apt/sources.list.d"}, {"secret": "s", "mountPath": "/a", "subPath": "k"}]'
+    sources = {"configMap": "sources", "mountPath": "/etc/apt/sources.list.d"}
+    mounts = json.dumps([sources, {"secret": "s", "mountPath": "/a", "subPath": "k"}])
     words = (
         "driver.rdma.enabled=true,driver.rdma.useHostMofed=true,driver.secretEnv=proxy,driver.args={--max-threads=4}"
     )

@@ -115,6 +115,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent runtime configure --restart": (4, NO_RUNTIME),
     "nodeagent labels": (1, "the machine is in no cluster that could have the labels"),
     "nodeagent config import cluster-policy.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import --values cluster-policy.yaml": (1, NO_COUNTERPART),
     "nodeagent config import --check cluster-policy.yaml": (1, NO_COUNTERPART),
     "nodeagent config import --check gpu-manager.yaml": (1, NO_COUNTERPART),
     "nodeagent config import -o config.yaml gpu-manager.yaml extra-config.json": (1, NO_COUNTERPART),

@@ -55,9 +55,9 @@ CONFIGURATION = Command(
             exits=(ExitCode.UNWELL,),
             description=(
                 "Reads a ClusterPolicy, NVIDIADriver objects, a device plugin configuration or ConfigMap; Helm values\n"
-                "of the GPU Operator, the device plugin or DCGM exporter; a DCGM exporter field list, a mig-parted file;\n"
-                "DaemonSets of gpu-manager, the device plugin, GPU feature discovery and DCGM exporter; gpu-manager's\n"
-                "command line.\n"
+                "of the GPU Operator, the device plugin or DCGM exporter; a DCGM exporter field list, a mig-parted\n"
+                "file; DaemonSets of gpu-manager, the device plugin, GPU feature discovery and DCGM exporter;\n"
+                "gpu-manager's command line.\n"
                 "Exit code 1: something has no counterpart; the result names it in comments, and standard error too."
             ),
             arguments=(

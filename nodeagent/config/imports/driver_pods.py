@@ -1,4 +1,4 @@
-"""The driver pods of NVIDIA's GPU Operator as values of the chart: the section of a ClusterPolicy, and NVIDIADrivers."""
+"""The driver pods of the GPU Operator as values of the chart: a section of a ClusterPolicy, and whole NVIDIADrivers."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -28,6 +28,31 @@ NOT_RUN: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         (
+            "kubectl --namespace nodeagent exec AGENT_POD -- nodeagent release --for 15m --reason 'driver upgrade'",
+            "kubectl --namespace nodeagent exec AGENT_POD -- nodeagent release --for 15m --reason 'driver pod'",
+            "kubectl --namespace nodeagent exec AGENT_POD -- nodeagent resume",
+            "kubectl --namespace nodeagent delete pod DRIVER_POD",
+            (
+                "kubectl --namespace nodeagent wait pod --selector app.kubernetes.io/name=nodeagent-driver"
+                " --field-selector spec.nodeName=NODE --for=condition=Ready --timeout=20m"
+            ),
+            (
+                "kubectl --namespace nodeagent delete daemonset --selector app.kubernetes.io/name=nodeagent-driver"
+                " --cascade=orphan"
+            ),
+            "kubectl --namespace gpu-operator scale deployment gpu-operator --replicas=0",
+            "kubectl --namespace gpu-operator delete daemonset nvidia-driver-daemonset --cascade=orphan",
+            "kubectl --namespace gpu-operator delete pod OPERATORS_DRIVER_POD",
+            (
+                "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data"
+                " --pod-selector 'app.kubernetes.io/component!=nvidia-driver'"
+            ),
+            "helm upgrade nodeagent deploy/chart --namespace nodeagent --reset-then-reuse-values --values driver.yaml",
+        ),
+        "no image of NVIDIA's driver is there to be run; tests/deploy has what the chart makes of it",
+    ),
+    **dict.fromkeys(
+        (
             "nodeagent claims explain ml/train-0-gpu",
             "nodeagent fractions explain ml/train-0",
             "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
@@ -115,6 +140,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent runtime configure --restart": (4, NO_RUNTIME),
     "nodeagent labels": (1, "the machine is in no cluster that could have the labels"),
     "nodeagent config import cluster-policy.yaml": (1, NO_COUNTERPART),
+    "nodeagent config import --values cluster-policy.yaml": (1, NO_COUNTERPART),
     "nodeagent config import --check cluster-policy.yaml": (1, NO_COUNTERPART),
     "nodeagent config import --check gpu-manager.yaml": (1, NO_COUNTERPART),
     "nodeagent config import -o config.yaml gpu-manager.yaml extra-config.json": (1, NO_COUNTERPART),

@@ -10,6 +10,9 @@
 {{- $_ := set $pod "driver" (dict "manage_device_nodes" false) }}
 {{- $_ := set $pod "health" (dict "watch_kernel_log" false) }}
 {{- end }}
+{{- if .Values.driver.enabled }}
+{{- $_ := set $pod "driver" (merge (dict "root" "/run/nvidia/driver") (get $pod "driver" | default dict)) }}
+{{- end }}
 {{- if eq .Values.gpuAccess "none" }}
 {{- $_ := set $pod "node" (dict "host_root" "/") }}
 {{- end }}

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nodeagent.cli.agent.settings import load_in_force
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.cli.frame.exit_codes import ExitCode
@@ -13,7 +15,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.config.errors import ConfigurationInvalid
 from nodeagent.config.imports.engine import Imported, NamedFile, merge_imported
 from nodeagent.config.imports.recognise import NotRecognised, import_text
-from nodeagent.config.imports.render import check_file, nest_settings, render_file
+from nodeagent.config.imports.render import check_file, list_values, nest_settings, render_file, render_values
 from nodeagent.config.reload import ReloadPlan, decide_reload
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.files.atomic_file import read_bounded, write_atomically
@@ -24,17 +26,25 @@ _STANDARD_INPUT = "-"
 def run(arguments: argparse.Namespace, streams: Streams) -> int:
     """Translate other programs' configuration into the agent's settings."""
     imported = _import_all(arguments.files, arguments.entry or "")
-    text = render_file(imported)
+    values = list_values(imported)
+    if values and not arguments.values:
+        note = f"{', '.join(values)}: told to the chart and not to the agent; --values prints what the chart is told"
+        imported = replace(imported, notes=(*imported.notes, note))
     try:
-        settings = check_file(text)
+        settings = check_file(render_file(imported))
     except ConfigurationInvalid as error:
         lines = [str(problem) for problem in error.problems]
         raise CommandFailed("\nnodeagent: ".join(lines), ExitCode.BAD_INPUT) from error
     changes = (
         decide_reload(load_in_force(arguments, read_environment())[0].settings, settings) if arguments.check else None
     )
+    text = render_values(imported) if arguments.values else render_file(imported)
     if arguments.json:
-        found: dict[str, object] = {"settings": nest_settings(imported), "not_imported": list(imported.notes)}
+        found: dict[str, object] = {
+            "settings": nest_settings(imported),
+            "chart_values": values,
+            "not_imported": list(imported.notes),
+        }
         if changes is not None:
             found["changes"] = _list_changes(changes)
         print(json.dumps(found, indent=2), file=streams.out)

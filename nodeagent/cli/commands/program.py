@@ -54,9 +54,10 @@ CONFIGURATION = Command(
             runs="nodeagent.cli.agent.import_config:run",
             exits=(ExitCode.UNWELL,),
             description=(
-                "Reads a ClusterPolicy, a device plugin configuration or ConfigMap, Helm values of the GPU Operator,\n"
-                "the device plugin or DCGM exporter, a DCGM exporter field list, a mig-parted file; DaemonSets of\n"
-                "gpu-manager, the device plugin, GPU feature discovery and DCGM exporter; gpu-manager's command line.\n"
+                "Reads a ClusterPolicy, NVIDIADriver objects, a device plugin configuration or ConfigMap; Helm values\n"
+                "of the GPU Operator, the device plugin or DCGM exporter; a DCGM exporter field list, a mig-parted\n"
+                "file; DaemonSets of gpu-manager, the device plugin, GPU feature discovery and DCGM exporter;\n"
+                "gpu-manager's command line.\n"
                 "Exit code 1: something has no counterpart; the result names it in comments, and standard error too."
             ),
             arguments=(
@@ -64,11 +65,19 @@ CONFIGURATION = Command(
                 JSON,
                 Argument(("--check",), "instead of the file, say what would change on this node", action="store_true"),
                 Argument(("--entry",), "which configuration of a ConfigMap with several", metavar="NAME"),
+                Argument(
+                    ("--values",),
+                    "values of the chart: the settings below config, and the driver pods",
+                    action="store_true",
+                ),
                 Argument(("--output", "-o"), "write this file, whole, instead of printing", metavar="FILE"),
                 Argument(("files",), "what to read; - is standard input", metavar="FILE", nargs="+"),
             ),
             examples=(
                 Example("nodeagent config import cluster-policy.yaml", "from the GPU Operator"),
+                Example(
+                    "nodeagent config import --values cluster-policy.yaml", "for helm install, with the driver pods"
+                ),
                 Example("nodeagent config import --check gpu-manager.yaml", "what this node would do otherwise"),
                 Example(
                     "nodeagent config import -o config.yaml values.yaml dcp-metrics-included.csv",

@@ -5,7 +5,7 @@ Owns the walk through documents and the reading of values. Knows no product: eac
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 
@@ -52,6 +52,8 @@ class Tables(Struct, frozen=True):
     """The reason for leaving out a path, by pattern; the first match counts."""
     last: tuple[str, ...] = ()
     """Paths that outrank environment variables, in this order."""
+    values: Mapping[str, Target] = {}
+    """By path, as `targets`: what this project's chart is told, and not the agent."""
 
 
 class NamedFile(Struct, frozen=True):
@@ -73,14 +75,20 @@ class Imported(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     files: tuple[NamedFile, ...] = ()
     """Files with settings that are not imported yet."""
+    values: Mapping[str, object] = {}
+    """Values of this project's chart, by path."""
+    groups: tuple[Mapping[str, object], ...] = ()
+    """Groups of nodes with driver pods, as the chart's `driver.groups` has them."""
 
 
 def translate(document: Mapping[str, object], tables: Tables) -> Imported:
     """Translate all known values; every other value gets a note, except empty values, which are defaults."""
     settings: dict[str, object] = {}
+    values: dict[str, object] = {}
     left_out: dict[str, list[str]] = {}
-    for path, value in sorted(list_leaves(document, tables.targets), key=lambda leaf: _rank(leaf[0], tables.last)):
-        target = tables.targets.get(path)
+    known = {**tables.values, **tables.targets}
+    for path, value in sorted(list_leaves(document, known), key=lambda leaf: _rank(leaf[0], tables.last)):
+        target = known.get(path)
         if target is None:
             left_out.setdefault(_find_reason(path, tables), []).append(path)
             continue
@@ -90,23 +98,41 @@ def translate(document: Mapping[str, object], tables: Tables) -> Imported:
             left_out.setdefault(f"{value!r} is not understood: {error}", []).append(path)
             continue
         if converted is not UNSAID:
-            settings |= dict.fromkeys((target.key, *target.also), converted)
-    return Imported(settings, tuple(f"{', '.join(paths)}: {reason}" for reason, paths in left_out.items()))
+            (settings if path in tables.targets else values).update(
+                dict.fromkeys((target.key, *target.also), converted)
+            )
+    notes = tuple(f"{', '.join(paths)}: {reason}" for reason, paths in left_out.items())
+    return Imported(settings, notes, values=values)
 
 
 def merge_imported(parts: Mapping[str, Imported]) -> Imported:
     """Merge imports, by name of the file; the last value counts, with a note about the replaced value."""
     settings: dict[str, object] = {}
+    values: dict[str, object] = {}
     origins: dict[str, str] = {}
     notes: list[str] = []
     for name, part in parts.items():
-        for key, value in part.settings.items():
-            if key in settings and settings[key] != value:
-                notes.append(f"{name}: {key}: {value!r} replaces {settings[key]!r} of {origins[key]}")
-            settings[key], origins[key] = value, name
+        for known, given in ((settings, part.settings), (values, part.values)):
+            for key, value in given.items():
+                if key in known and known[key] != value:
+                    notes.append(f"{name}: {key}: {value!r} replaces {known[key]!r} of {origins[key]}")
+                known[key], origins[key] = value, name
         notes += [f"{name}: {note}" for note in part.notes]
     files = dict.fromkeys(each for part in parts.values() for each in part.files if each.key not in settings)
-    return Imported(settings, tuple(notes), tuple(files))
+    groups = tuple(each for part in parts.values() for each in part.groups)
+    return Imported(settings, tuple(notes), tuple(files), values, groups)
+
+
+def nest(values: Mapping[str, object]) -> dict[str, object]:
+    """The tree of values that are known by path."""
+    tree: dict[str, object] = {}
+    for path, value in values.items():
+        *folders, name = path.split(".")
+        place = tree
+        for folder in folders:
+            place = cast("dict[str, object]", place.setdefault(folder, {}))
+        place[name] = value
+    return tree
 
 
 def list_leaves(document: Mapping[str, object], whole: Mapping[str, object]) -> Iterator[tuple[str, object]]:

@@ -1,12 +1,22 @@
 """NVIDIA's GPU Operator: a ClusterPolicy's specification, and the values of the chart, with the same keys."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from nodeagent.config.imports import dcgm_exporter, device_plugin, feature_discovery
-from nodeagent.config.imports.engine import IN_OUR_CHART, Tables, Target, prefix, read_flag, read_items, read_set_flag
+from nodeagent.config.imports import dcgm_exporter, device_plugin, driver_pods, feature_discovery
+from nodeagent.config.imports.engine import (
+    IN_OUR_CHART,
+    Imported,
+    Tables,
+    Target,
+    prefix,
+    read_flag,
+    read_items,
+    read_set_flag,
+    translate,
+)
 from nodeagent.config.nvidia import NOT_NEEDED
 
-_DRIVER: Final = "the agent installs no driver: keep the operator's driver DaemonSet, or install it on the host"
 _OPERATOR: Final = "there is no operator"
 _IMAGE: Final = "there is one image, set in deploy/chart/values.yaml"
 _MIG: Final = (
@@ -47,9 +57,10 @@ TABLES: Final = Tables(
         **prefix("dcgmExporter.args", dcgm_exporter.OPTIONS),
     },
     # The operator writes these over the variables of the device plugin.
+    values=driver_pods.POLICY_VALUES,
     last=("gds.enabled", "mig.strategy", "devicePlugin.mps.root"),
     reasons={
-        "driver.*": _DRIVER,
+        **driver_pods.POLICY_REASONS,
         "operator.defaultRuntime": "each agent finds the runtime of its own node; runtime.kind says otherwise",
         "*.image": _IMAGE,
         "*.repository": _IMAGE,
@@ -94,3 +105,8 @@ TABLES: Final = Tables(
         "psp.*": _OPERATOR,
     },
 )
+
+
+def import_policy(document: Mapping[str, object]) -> Imported:
+    """A ClusterPolicy's specification, or values of the operator's chart."""
+    return driver_pods.note_system(translate(document, TABLES))

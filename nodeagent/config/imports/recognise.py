@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from nodeagent.config.imports import dcgm_exporter, device_plugin, gpu_operator
+from nodeagent.config.imports import dcgm_exporter, device_plugin
 from nodeagent.config.imports.container_toolkit import import_toolkit_file, is_toolkit_file
+from nodeagent.config.imports.driver_pods import import_driver_object
 from nodeagent.config.imports.engine import IN_OUR_CHART, Imported, NamedFile, merge_imported, translate
 from nodeagent.config.imports.gpu_manager import (
     import_extra_config,
@@ -16,6 +17,7 @@ from nodeagent.config.imports.gpu_manager import (
     is_extra_config,
     is_gpu_manager_text,
 )
+from nodeagent.config.imports.gpu_operator import import_policy
 from nodeagent.config.imports.workloads import KINDS, import_workload
 from nodeagent.model.yaml_text import YamlUnreadable, parse_yaml_documents
 
@@ -25,9 +27,10 @@ _PLUGIN_FILE_KEYS: Final = frozenset({"flags", "sharing", "imex"})
 _PLUGIN_VALUE_KEYS: Final = frozenset({"migStrategy", "deviceListStrategy", "compatWithCPUManager", "failOnInitError"})
 _EXPORTER_VALUE_KEYS: Final = frozenset({"serviceMonitor", "customMetrics", "extraHostVolumes", "hpcJobMapping"})
 _KNOWN: Final = (
-    "a ClusterPolicy, a device plugin configuration, a ConfigMap of such, Helm values of these or of DCGM exporter,"
-    " a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml, gpu-manager's command line or"
-    " extra configuration, a DaemonSet of gpu-manager, the device plugin, GPU feature discovery or DCGM exporter"
+    "a ClusterPolicy, an NVIDIADriver, a device plugin configuration, a ConfigMap of such, Helm values of these or of"
+    " DCGM exporter, a DCGM exporter field list, a mig-parted file, the container toolkit's config.toml, gpu-manager's"
+    " command line or extra configuration, a DaemonSet of gpu-manager, the device plugin, GPU feature discovery or DCGM"
+    " exporter"
 )
 
 Document = Mapping[str, object]
@@ -116,7 +119,9 @@ def _import_document(name: str, document: Document, entry: str) -> Imported:
         items = cast("list[Document]", document["items"])
         return _import_all(name, [item for item in items if isinstance(item, dict)], entry)
     if kind == "ClusterPolicy":
-        return translate(_mapping(document.get("spec")), gpu_operator.TABLES)
+        return import_policy(_mapping(document.get("spec")))
+    if kind == "NVIDIADriver":
+        return import_driver_object(document)
     if kind == "ConfigMap":
         return _import_config_map(name, _mapping(document.get("data")), entry)
     if kind in KINDS and (found := import_workload(document)):
@@ -133,7 +138,7 @@ def _import_plain(name: str, document: Document) -> Imported:
         note = f"mig-configs ({names}): read as they are where mig.layouts_file names this file and mig.manage is true"
         return Imported(notes=(note,))
     if keys & _OPERATOR_KEYS:
-        return translate(document, gpu_operator.TABLES)
+        return import_policy(document)
     if keys & _PLUGIN_FILE_KEYS or document.get("version") == "v1":
         return translate(document, device_plugin.FILE)
     if keys & _PLUGIN_VALUE_KEYS:
@@ -167,11 +172,15 @@ def _join(parts: Iterable[Imported]) -> Imported:
     settings: dict[str, object] = {}
     notes: dict[str, None] = {}
     files: list[NamedFile] = []
+    values: dict[str, object] = {}
+    groups: list[Document] = []
     for part in parts:
         settings.update(part.settings)
         notes |= dict.fromkeys(part.notes)
         files += part.files
-    return Imported(settings, tuple(notes), tuple(files))
+        values.update(part.values)
+        groups += part.groups
+    return Imported(settings, tuple(notes), tuple(files), values, tuple(groups))
 
 
 def _mapping(value: object) -> Document:

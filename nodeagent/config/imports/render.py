@@ -1,11 +1,11 @@
-"""The settings of an import as a configuration file, with the values left out as comments above."""
+"""The settings of an import as a configuration file or as values of the chart, with comments on the values left out."""
 
 from typing import Final
 
 import yaml
 
 from nodeagent.config.errors import ConfigurationInvalid
-from nodeagent.config.imports.engine import Imported
+from nodeagent.config.imports.engine import Imported, nest
 from nodeagent.config.load import decide_settings
 from nodeagent.config.schema import Settings
 from nodeagent.config.tree import EMPTY, Origin
@@ -35,6 +35,19 @@ def render_file(imported: Imported) -> str:
     tree = nest_settings(imported)
     body = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True) if tree else "# all settings keep their defaults\n"
     return "\n".join([*lines, body]) if lines else body
+
+
+def list_values(imported: Imported) -> dict[str, object]:
+    """What the chart is told beside the agent's settings."""
+    groups = {"driver.groups": [dict(group) for group in imported.groups]} if imported.groups else {}
+    return nest({**imported.values, **groups})
+
+
+def render_values(imported: Imported) -> str:
+    """Values of the chart, with the settings where the chart has the settings."""
+    tree = {**list_values(imported), "config": nest_settings(imported)}
+    lines = [f"# not imported: {note}" for note in imported.notes]
+    return "\n".join([*lines, yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)])
 
 
 def check_file(text: str) -> Settings:

@@ -101,3 +101,27 @@ def test_what_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
         assert (code, out) == (ExitCode.BAD_INPUT, ""), words
         assert err.startswith("nodeagent: "), words
         assert err.count("\n") == 1, words
+
+
+def test_import_prints_what_the_chart_is_told(tmp_path: Path) -> None:
+    """Beside the agent's own settings; who prints the agent's file alone is told that there is more."""
+    source, target = tmp_path / "policy.yaml", tmp_path / "values.yaml"
+    source.write_text("kind: ClusterPolicy\nspec: {driver: {enabled: false, version: '570'}, mig: {strategy: mixed}}\n")
+    code, out, err = run(str(source))
+    assert (code, out.endswith("device_plugin:\n  mig_strategy: mixed\n")) == (ExitCode.UNWELL, True)
+    assert "driver: told to the chart and not to the agent; --values prints" in err
+    code, _, err = run("--values", "-o", str(target), str(source))
+    assert (code, err) == (ExitCode.OK, "")
+    config = "config:\n  device_plugin:\n    mig_strategy: mixed\n"
+    assert target.read_text() == f"driver:\n  enabled: false\n  version: '570'\n{config}"
+    assert json.loads(run("--json", str(source))[1])["chart_values"] == {"driver": {"enabled": False, "version": "570"}}
+
+
+def test_a_later_files_chart_values_replace_those_of_an_earlier_one(tmp_path: Path) -> None:
+    """With a line about it, as with settings; groups of nodes come together."""
+    names = [tmp_path / name for name in ("a", "b")]
+    for name, version in zip(names, ("570", "580"), strict=True):
+        name.write_text(f"kind: ClusterPolicy\nspec: {{driver: {{version: '{version}'}}}}\n")
+    _, out, err = run("--values", *map(str, names))
+    assert "version: '580'" in out
+    assert f"{names[1]}: driver.version: '580' replaces '570' of {names[0]}" in err

@@ -89,7 +89,8 @@ def test_a_cluster_policy_becomes_ours() -> None:
         "http.max_concurrent_scrapes": 8,
     }
     notes = "\n".join(imported.notes)
-    for part in ("driver.enabled, driver.version: the agent installs no driver", "wholly.unknown: nothing here"):
+    assert imported.values == {"driver.enabled": True, "driver.version": "595"}
+    for part in ("driver.os: the operator reads it from a node", "wholly.unknown: nothing here"):
         assert part in notes
     assert "dcgmExporter.env.DCGM_EXPORTER_KUBERNETES: 'perhaps' is not understood" in notes
     assert "devicePlugin.config.name: mount that ConfigMap" in notes

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -42,33 +42,60 @@ GOALS: Final = (
     Goal(AT_ONCE),
     Goal(REFUSED, limit=0.0, is_of_ours=True),
 )
-ROUNDS, FEW, MOST, CALLS = 100, 100, 1000, 250
 CALL_SECONDS: Final = 45.0
-"""As long as the kubelet waits."""
+"""As long as the kubelet waits for an answer."""
+TOGETHER_SECONDS: Final = 600.0
+"""For a call about many, so that one that the kubelet would have given up is told with its time."""
 ADMINISTRATORS: Final = "administrators"
 GPUS: Final = 8
 WRITERS: Final = 16
 
 
-def measure(original: Built, pairs: int, rounds: int = ROUNDS, most: int = MOST, calls: int = CALLS) -> Iterator[Turn]:
-    """Each turn on a fresh node; the claims are there before the first."""
+class Sizes(NamedTuple):
+    """How many claims of each kind; one that was put away is not made ready again."""
+
+    one: int = 100
+    few: int = 100
+    many: int = 1000
+    calls: int = 250
+
+
+SIZES: Final = Sizes()
+
+
+class Claims(NamedTuple):
+    """Those that a turn asks about."""
+
+    one: list[wire.Claim]
+    few: list[wire.Claim]
+    many: list[wire.Claim]
+    calls: list[wire.Claim]
+
+
+def measure(original: Built, turns: int, sizes: Sizes = SIZES) -> Iterator[Turn]:
+    """Each on a fresh node; the claims are there before the first."""
     with real_api_server() as cluster:
         write_node(cluster)
-        one = write_claims(cluster, "one", rounds + WARM)
-        many = write_claims(cluster, "many", most, namespace=ADMINISTRATORS)
-        for _ in range(pairs):
-            yield _measure(cluster, None, one, many, calls), _measure(cluster, original, one, many, calls)
+        labels = {"resource.kubernetes.io/admin-access": "true"}
+        cluster.api.post("/api/v1/namespaces", {"metadata": {"name": ADMINISTRATORS, "labels": labels}})
+        claims = Claims(
+            write_claims(cluster, "one", sizes.one + WARM),
+            *(
+                write_claims(cluster, name, count, namespace=ADMINISTRATORS)
+                for name, count in list(sizes._asdict().items())[1:]
+            ),
+        )
+        for _ in range(turns):
+            yield _measure(cluster, None, claims), _measure(cluster, original, claims)
 
 
-def _measure(
-    cluster: Cluster, original: Built | None, one: list[wire.Claim], many: list[wire.Claim], calls: int
-) -> Rows:
+def _measure(cluster: Cluster, original: Built | None, claims: Claims) -> Rows:
     with peer_node() as (node, driver), running_claims(cluster, node, driver, original) as socket:
-        millis = prepare_each(socket, one)[WARM:]
-        few_seconds = _prepare_together(socket, many[:FEW])
-        many_seconds = _prepare_together(socket, many)
-        refused, at_once_seconds = _prepare_at_once(socket, many[:calls])
-    each = (many_seconds / len(many)) / (few_seconds / len(many[:FEW]))
+        millis = prepare_each(socket, claims.one)[WARM:]
+        few_seconds = _prepare_together(socket, claims.few)
+        many_seconds = _prepare_together(socket, claims.many)
+        refused, at_once_seconds = _prepare_at_once(socket, claims.calls)
+    each = (many_seconds / len(claims.many)) / (few_seconds / len(claims.few))
     return index_rows(
         [
             Row(ONE, "ms", millis),
@@ -128,9 +155,6 @@ def render_driver(original: Built, node: BenchNode, driver: Path, kubeconfig: Pa
 def write_claims(cluster: Cluster, prefix: str, count: int, namespace: str = "default") -> list[wire.Claim]:
     """Claims that the scheduler has given a GPU of this node; in any other namespace as for administrators."""
     is_admin = namespace != "default"
-    if is_admin:
-        labels = {"resource.kubernetes.io/admin-access": "true"}
-        cluster.api.post("/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     path = CLAIMS.replace("/default/", f"/{namespace}/")
     admin = {"adminAccess": True} if is_admin else {}
 
@@ -153,12 +177,12 @@ def _prepare_together(socket: Path, claims: Sequence[wire.Claim]) -> float:
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         prepare, unprepare = _find_calls(channel)
         began = time.perf_counter()
-        answer = wire.NodePrepareResourcesResponse.FromString(prepare(_ask(claims), timeout=CALL_SECONDS))
+        answer = wire.NodePrepareResourcesResponse.FromString(prepare(_ask(claims), timeout=TOGETHER_SECONDS))
         seconds = time.perf_counter() - began
         wrong = [each.error for each in answer.claims.values() if each.error]
         assert len(answer.claims) == len(claims), f"{len(answer.claims)} answers for {len(claims)} claims"
         assert not wrong, wrong[0]
-        unprepare(_ask(claims), timeout=CALL_SECONDS)
+        unprepare(_ask(claims), timeout=TOGETHER_SECONDS)
     return seconds
 
 
@@ -176,7 +200,7 @@ def _prepare_at_once(socket: Path, claims: Sequence[wire.Claim]) -> tuple[int, f
                 answer = wire.NodePrepareResourcesResponse.FromString(call.result())
                 refused += bool(answer.claims[claim.uid].error)
         seconds = time.perf_counter() - began
-        unprepare(_ask(claims), timeout=CALL_SECONDS)
+        unprepare(_ask(claims), timeout=TOGETHER_SECONDS)
     return refused, seconds
 
 

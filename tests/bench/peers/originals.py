@@ -66,7 +66,7 @@ def build_claims() -> Built:
     try:
         return _build(DRA_MODULE, CLAIMS_PROGRAM, name)
     except NotBuilt:
-        changed = f"{name}, with Kubernetes {KUBERNETES.rpartition('@v')[2]} and no client of Fabric Manager"
+        changed = f"{name} (Kubernetes {KUBERNETES.rpartition('@v')[2]}, no Fabric Manager)"
         return Built(_build_changed(), changed)
 
 

@@ -28,5 +28,6 @@ def real_api_server() -> Iterator[Cluster]:
 
 
 def write_node(cluster: Cluster) -> None:
-    """A node that no kubelet keeps."""
+    """A node that no kubelet keeps, in place of the one that was there."""
+    cluster.api.delete(f"/api/v1/nodes/{NODE_NAME}")
     cluster.api.post("/api/v1/nodes", {"metadata": {"name": NODE_NAME}})

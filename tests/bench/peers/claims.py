@@ -18,7 +18,7 @@ from nodeagent.edge.kubelet.proto import dra_v1_pb2 as wire
 from tests.bench.around.node import BenchNode
 from tests.bench.compare import Rows
 from tests.bench.peers.api_server import real_api_server, write_node
-from tests.bench.peers.node import list_words, peer_node, wait_for
+from tests.bench.peers.node import list_words, peer_node, render_command, wait_for
 from tests.bench.peers.originals import Built
 from tests.bench.peers.table import Goal, Turn
 from tests.bench.pieces.claims import BY_CLAIMS, DRIVER, SERVICE, WARM, prepare_each, register
@@ -129,13 +129,13 @@ def running_claims(cluster: Cluster, node: BenchNode, driver: Path, original: Bu
         else:
             kubeconfig = cluster.layout.kubeconfig("admin")
             running = stack.enter_context(node.running_plugin(render_driver(original, node, driver, kubeconfig)))
-        wait_for(running, lambda: any(registry.iterdir()), "a registration socket")
+        wait_for([running], lambda: any(registry.iterdir()), "a registration socket")
         yield register(registry)
 
 
 def render_driver(original: Built, node: BenchNode, driver: Path, kubeconfig: Path) -> str:
     """The command of NVIDIA's DRA driver."""
-    words = {
+    words: dict[str, object] = {
         "node-name": NODE_NAME,
         "namespace": "default",
         "image-name": "none",
@@ -149,7 +149,7 @@ def render_driver(original: Built, node: BenchNode, driver: Path, kubeconfig: Pa
         "kube-api-qps": 10_000,
         "kube-api-burst": 10_000,
     }
-    return " ".join([str(original.program), *(f"--{key}={value}" for key, value in words.items())])
+    return render_command(original.program, words)
 
 
 def write_claims(cluster: Cluster, prefix: str, count: int, namespace: str = "default") -> list[wire.Claim]:

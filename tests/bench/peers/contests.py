@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from tests.bench.peers import claims, pieces
+from tests.bench.peers import claims, parts, pieces
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
@@ -29,6 +29,7 @@ CONTESTS: Final[Mapping[str, Contest]] = {
     "pair": Contest(build_plugin, pieces.measure_pair, pieces.PAIR_GOALS),
     "environment": Contest(build_runtime, pieces.measure_environment, pieces.ENVIRONMENT_GOALS),
     "prepare": Contest(build_claims, claims.measure, claims.GOALS),
+    "parts": Contest(parts.build_parts, parts.measure, parts.GOALS),
     "layout": Contest(take_the_driver, pieces.measure_layout, pieces.LAYOUT_GOALS),
 }
 

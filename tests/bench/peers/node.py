@@ -5,7 +5,7 @@ What NVIDIA's programs have fixed, the kubelet's directory, is mounted for them 
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -58,17 +58,23 @@ def list_words(settings: dict[str, object]) -> list[str]:
     return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
 
 
-def wait_for(running: PluginProcess, is_so: Callable[[], bool], what: str) -> None:
+def render_command(program: Path, flags: Mapping[str, object]) -> str:
+    """A command of one of NVIDIA's programs."""
+    return shlex.join([str(program), *(f"--{key}={value}" for key, value in flags.items())])
+
+
+def wait_for(running: Sequence[PluginProcess], is_so: Callable[[], bool], what: str) -> None:
     """Until it is so; a process that has ended never comes so far.
 
     Raises:
-        NotMeasured: the process has ended.
+        NotMeasured: one of the processes has ended.
     """
 
     def look() -> bool:
-        status = running.process.poll()
-        if status is not None:
-            raise NotMeasured(f"the process ended with {status} before there was {what}")
+        for each in running:
+            status = each.process.poll()
+            if status is not None:
+                raise NotMeasured(f"{each.name} ended with {status} before there was: {what}")
         return is_so()
 
-    running.wait_until(look)
+    running[0].wait_until(look)

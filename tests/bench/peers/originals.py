@@ -47,6 +47,10 @@ def build_discovery() -> Built:
     return _build(PLUGIN_MODULE, "gpu-feature-discovery", f"GFD {VERSION}")
 
 
+def build_installer() -> Built:
+    return _build(TOOLKIT, "nvidia-ctk-installer", f"toolkit installer {TOOLKIT.version}")
+
+
 def build_runtime() -> Built:
     return _build(TOOLKIT, RUNTIME, f"{RUNTIME} {TOOLKIT.version}")
 

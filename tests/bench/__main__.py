@@ -6,16 +6,18 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import anyio
+from msgspec import to_builtins
 
 from nodeagent import __version__
 from tests import generate
 from tests.bench import compare, curves, reference
 from tests.bench.operations import OPERATIONS
 from tests.bench.packing import measure as packing
+from tests.bench.peers import contests, table
 from tests.bench.pieces import (
     bus_publish,
     cdi,
@@ -44,6 +46,8 @@ def main() -> int:
     if options.compare:
         sys.stdout.write(compare.compare(options.compare, _list_passed_on(options), pairs=options.pairs) + "\n")
         return 0
+    if options.peers:
+        return _measure_peers(options)
     if options.plugin:
         sys.stdout.write(_compare_plugin(options) + "\n")
         return 0
@@ -52,10 +56,19 @@ def main() -> int:
     if options.json:
         sys.stdout.write(json.dumps(to_json(rows)) + "\n")
         return 0
-    sys.stdout.write(f"{render_table(rows)}\n{_describe_machine()}\nkept in {_keep(rows)}\n")
+    sys.stdout.write(f"{render_table(rows)}\n{_describe_machine()}\nkept in {_keep({'rows': to_json(rows)})}\n")
     if options.reference:
         _refer(options)
     return int(any(row.verdict == "OVER" for row in rows))
+
+
+def _measure_peers(options: argparse.Namespace) -> int:
+    """The agent beside NVIDIA's programs; a goal that is missed and a row that cannot be had are both a failure."""
+    chosen = {name: each for name, each in contests.CONTESTS.items() if not options.only or name in options.only}
+    lines, left_out = contests.measure(chosen, options.pairs, beside_neighbours=options.beside_neighbours)
+    path = _keep({"lines": to_builtins(lines), "left_out": to_builtins(left_out)})
+    sys.stdout.write(f"{table.render(lines, left_out)}\n{_describe_machine()}\nkept in {path}\n")
+    return int(bool(left_out) or any(line.verdict == "OVER" for line in lines))
 
 
 def _compare_plugin(options: argparse.Namespace) -> str:
@@ -123,21 +136,33 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
 
 def _parse() -> argparse.Namespace:
     names = tuple(_list_measures(argparse.Namespace()))
+    every_name = tuple(dict.fromkeys((*names, *contests.CONTESTS)))
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="starts of the agent; 200 admissions each (%(default)s)")
-    parser.add_argument("--only", action="append", choices=names, help="one group of rows; may be repeated")
+    parser.add_argument("--only", action="append", choices=every_name, help="one group of rows; may be repeated")
     parser.add_argument("--compare", metavar="REF", help="run against another commit, in turns, and show ratios")
     parser.add_argument("--pairs", type=int, default=5, help="turns of a comparison (%(default)s)")
     parser.add_argument(
         "--plugin", metavar="COMMAND", help="run against another device plugin, in turns; {dir} is the kubelet's root"
     )
     parser.add_argument("--plugin-dir", type=Path, metavar="DIR", help="kubelet root, where the plugin has it fixed")
+    parser.add_argument(
+        "--peers", action="store_true", help=f"beside NVIDIA's own programs: {', '.join(contests.CONTESTS)}"
+    )
+    parser.add_argument("--beside-neighbours", action="store_true", help="with --peers: on a busy machine as well")
     parser.add_argument("--shares", type=int, default=1, metavar="N", help="of each GPU; the plugin reads {config}")
     parser.add_argument("--reference", action="store_true", help="write docs/bench/reference.json and the pages")
     parser.add_argument("--keep-chaos", type=Path, metavar="FILE", help="take stories into the reference")
     parser.add_argument("--keep-soak", type=Path, metavar="FILE", help="take long runs into the reference")
     parser.add_argument("--json", action="store_true", help="rows as JSON and nothing else")
-    return parser.parse_args()
+    options = parser.parse_args()
+    known = tuple(contests.CONTESTS) if options.peers else names
+    strange = [name for name in options.only or () if name not in known]
+    if strange:
+        parser.error(
+            f"--only {strange[0]}: with{'' if options.peers else 'out'} --peers the groups are {', '.join(known)}"
+        )
+    return options
 
 
 def _list_passed_on(options: argparse.Namespace) -> Sequence[str]:
@@ -155,10 +180,10 @@ def _describe_machine() -> str:
     return f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load}, nice {os.nice(0)}"
 
 
-def _keep(rows: list[Row]) -> Path:
+def _keep(measured: Mapping[str, object]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    kept = {"version": __version__, "machine": _describe_machine(), "rows": to_json(rows)}
+    kept = {"version": __version__, "machine": _describe_machine(), **measured}
     path.write_text(json.dumps(kept, indent=2) + "\n")
     return path
 

@@ -38,6 +38,11 @@ def _render_row(row: Row) -> str:
     return f"{row.name:<44} {row.unit:<4} {len(row.samples):>6} {values}  {limit}"
 
 
+def index_rows(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
+    """As `to_json`, by name."""
+    return {row.name: kept for row, kept in zip(rows, to_json(rows), strict=True)}
+
+
 def to_json(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [
         {

@@ -25,13 +25,7 @@ def installed_driver(layout: Layout, profile: str = "dgx-h100") -> Iterator[Fake
     """The node has this driver for the length of the block."""
     home = layout.run / "nvidia" / "driver"
     fake = FakeNvml(layout.cdi_dirs[1], profile)
-    tree = DriverTree(home)
-    version = fake.profile.driver.version
-    libraries = {stem: soname.replace("580.65.06", version) for stem, soname in LIBRARIES.items()}
-    tree.install(version, libraries=libraries)
-    tree.write(f"{LIBRARY_DIRECTORY}/libnvidia-ml.so.{version}", fake.library_path.read_bytes())
-    for name in (*CONTROL_NODES, *(f"nvidia{number}" for number in range(len(fake.profile.seats)))):
-        make_node(home / "dev" / name)
+    install_driver(home, fake)
     try:
         yield fake
     finally:
@@ -40,6 +34,17 @@ def installed_driver(layout: Layout, profile: str = "dgx-h100") -> Iterator[Fake
         for path in sorted(home.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         home.rmdir()
+
+
+def install_driver(home: Path, fake: FakeNvml) -> None:
+    """The files and device nodes of a driver whose NVML is this one."""
+    tree = DriverTree(home)
+    version = fake.profile.driver.version
+    libraries = {stem: soname.replace("580.65.06", version) for stem, soname in LIBRARIES.items()}
+    tree.install(version, libraries=libraries)
+    tree.write(f"{LIBRARY_DIRECTORY}/libnvidia-ml.so.{version}", fake.library_path.read_bytes())
+    for name in (*CONTROL_NODES, *(f"nvidia{number}" for number in range(len(fake.profile.seats)))):
+        make_node(home / "dev" / name)
 
 
 def make_node(path: Path, number: int = NULL) -> None:

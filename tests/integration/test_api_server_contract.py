@@ -23,8 +23,8 @@ from tests.contract.apiserver.test_slices import *  # noqa: F403
 from tests.contract.apiserver.test_watches import *  # noqa: F403
 from tests.integration.cluster.control import Cluster
 from tests.integration.cluster.making.setup import read_token
+from tests.integration.node_features import CRD
 from tests.integration.real_api_server import install, render_api_server
-from tests.integration.test_node_feature import CRD
 from tests.support.wire.api_servers import ApiServerUnderTest, OpenApiServer, path_of
 
 CLOSING_SECONDS = 0.1

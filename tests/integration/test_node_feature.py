@@ -15,39 +15,13 @@ from tests.integration.cluster.errors import ApiRefused
 from tests.integration.cluster.layout import NODE_NAME
 from tests.integration.cluster.pods import render_pod
 from tests.integration.conftest import MakeAgent
+from tests.integration.node_features import CRD, GROUP, is_served, locate_features
 from tests.integration.test_labels import COUNT, labels_of, wait
 
-GROUP = "nfd.k8s-sigs.io"
-FEATURES = f"/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
+FEATURES = locate_features(NAMESPACE)
 OURS = f"{FEATURES}/nvidia-features-for-{NODE_NAME}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 DAEMON_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": f"nodefeatures.{GROUP}",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-    },
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"kind": "NodeFeature", "plural": "nodefeatures", "singular": "nodefeature"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-                    }
-                },
-            }
-        ],
-    },
-}
 
 
 @pytest.fixture
@@ -55,20 +29,13 @@ def features(node: Cluster) -> Iterator[Cluster]:
     """The cluster with the kind installed, and without the DaemonSet that a scenario may have made."""
     node.run("kubectl", "apply", "-f", "-", stdin=json.dumps(CRD))
     node.run("kubectl", "wait", "--for=condition=Established", f"crd/nodefeatures.{GROUP}", "--timeout=30s")
-    wait("the kind to be served", lambda: is_served(node))
+    wait("the kind to be served", lambda: is_served(node, NAMESPACE))
     try:
         yield node
     finally:
         node.api.delete(f"{DAEMON_SETS}/nodeagent")
         node.api.delete(OURS)
         wait("its pods to go", lambda: not node.api.get(PODS)["items"])
-
-
-def is_served(cluster: Cluster) -> bool:
-    try:
-        return cluster.api.find(FEATURES) is not None
-    except ApiRefused:  # its storage is only being made
-        return False
 
 
 def settings(*sinks: str, pod_name: str | None = None) -> dict[str, dict[str, object]]:

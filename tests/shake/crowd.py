@@ -16,7 +16,7 @@ LIMIT_SECONDS: Final = 3 * 3600.0
 """Longer than any run; what is busy ends by itself then."""
 ENDING_SECONDS: Final = 30.0
 _SET_PARENT_DEATH_SIGNAL: Final = 1
-_SPIN: Final = """
+SPIN: Final = """
 import os, sys, time
 parent, end = int(sys.argv[1]), time.monotonic() + float(sys.argv[2])
 while os.getppid() == parent and time.monotonic() < end:
@@ -76,10 +76,15 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> bool:
     return True
 
 
+def make_busy(program: str, *words: str) -> list[str]:
+    """The command of a program that ends with this process, and by itself when its time is over."""
+    return [sys.executable, "-I", "-S", "-c", program, str(os.getpid()), str(LIMIT_SECONDS), *words]
+
+
 @contextlib.contextmanager
 def crowd(clone: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """A simulation, as the README says to start one, and processes that want all the time there is."""
-    spin = [sys.executable, "-I", "-S", "-c", _SPIN, str(os.getpid()), str(LIMIT_SECONDS)]
+    spin = make_busy(SPIN)
     with contextlib.ExitStack() as stack:
         for command in (["make", "run"], *[spin] * BUSY):
             stack.enter_context(running(command, clone, environment, subprocess.DEVNULL))

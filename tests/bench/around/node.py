@@ -118,6 +118,7 @@ class PluginProcess:
     """The agent, or any other device plugin: what can be read of it from outside."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], port: int) -> None:
+        self.name = " ".join(command)
         self.port = port
         self.began = time.perf_counter()
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -8,6 +8,7 @@ that of an agent that serves no claims, on the same GPUs beside the same server.
 import asyncio
 import http.client
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,7 +34,8 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
         kubeconfig = api.server.write_kubeconfig(node.directory / "kubeconfig")
         registry, plugins = node.directory / "registry", node.directory / "plugins"
         registry.mkdir()
-        api.server.claims.update({f"c{number}": _claim(number) for number in range(rounds + WARM)})
+        names = [f"c{number}" for number in range(rounds + WARM)]
+        api.server.claims.update({name: _claim(number) for number, name in enumerate(names)})
         reach = [
             "gpus.source=simulated:dgx-h100",
             "kubernetes.enabled=true",
@@ -49,7 +51,8 @@ def measure(rounds: int = ROUNDS) -> list[Row]:
             agent.wait_ready()
             agent.wait_until(lambda: '"registered":false' in agent.get("/api/v1/claims")[1].replace(" ", ""))
             time.sleep(MEMORY_SETTLE_SECONDS)
-            millis = _prepare(asyncio.run(_register(registry)), rounds)
+            claims = [wire.Claim(namespace="default", name=name, uid=f"uid-{name[1:]}") for name in names]
+            millis = prepare_each(register(registry), claims)[WARM:]
             more = agent.memory_mib("Pss") - without
             read = _read(api.server.url, rounds)
     name = "Prepare of one claim, durable"
@@ -65,17 +68,21 @@ def _words(settings: list[str]) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
 
 
-async def _register(registry: Path) -> Path:
+def register(registry: Path) -> Path:
     """As the kubelet does; answers with the socket on which claims are asked for."""
-    async with registered(registry) as kubelet:
-        return Path(kubelet.info.endpoint)
+
+    async def ask() -> Path:
+        async with registered(registry) as kubelet:
+            return Path(kubelet.info.endpoint)
+
+    return asyncio.run(ask())
 
 
-def _prepare(socket: Path, rounds: int) -> list[float]:
+def prepare_each(socket: Path, claims: Sequence[wire.Claim]) -> list[float]:
+    """Milliseconds of each Prepare, one claim after the other."""
     millis = []
     kubelet = GoClient(socket)
-    for number in range(rounds + WARM):
-        claim = wire.Claim(namespace="default", name=f"c{number}", uid=f"uid-{number}")
+    for claim in claims:
         question = wire.NodePrepareResourcesRequest(claims=[claim]).SerializeToString()
         began = time.perf_counter()
         told = kubelet.call(f"{SERVICE}/NodePrepareResources", question)
@@ -88,7 +95,7 @@ def _prepare(socket: Path, rounds: int) -> list[float]:
         kubelet.flush()
         assert not wire.NodeUnprepareResourcesResponse.FromString(told).claims[claim.uid].error
     kubelet.close()
-    return millis[WARM:]
+    return millis
 
 
 def _read(url: str, rounds: int) -> list[float]:

@@ -4,8 +4,8 @@ A specification of 64 KiB, a node of 16 GPUs with 200 libraries. The runtime alo
 started in turns, and each pair is one difference, so that a busy machine makes both longer. The bundle is in memory, as
 engines have theirs below /run: to replace a file on a disk takes as long again.
 
-NVIDIA's own program is measured in the same way where it has been built, which `python -m tests.bench.pieces.shim` does
-by Go. It reads the same specifications, from files, in its mode `cdi`.
+NVIDIA's own program is measured in the same way where it has been built: `make bench PEERS=1` does that. It reads the
+same specifications, from files, in its mode `cdi`.
 """
 
 import json
@@ -30,7 +30,7 @@ from nodeagent.model.shim import ShimEdits, ShimNode, ShimTable
 from nodeagent.rules.cdi_names import PUBLIC_KINDS
 from tests.bench.pieces.cdi import LIBRARY_COUNT
 from tests.bench.rows import Row
-from tests.support.files.cache import find_cache
+from tests.integration.runtimes.toolkit.program import RUNTIME, TOOLKIT
 from tests.support.files.driver_tree import LIBRARIES, DriverTree, look_at_file
 from tests.support.programs.native import NATIVE
 from tests.support.samples import make_inventory
@@ -40,23 +40,22 @@ GPUS: Final = 16
 SPEC_BYTES: Final = 64 * 1024
 NOTHING: Final = "int main(void) { return 0; }\n"
 """The low-level runtime: what it takes itself is not the shim's."""
-VERSION: Final = "v1.18.0"
-STOCK: Final = find_cache() / "nvidia-container-runtime" / VERSION / "nvidia-container-runtime"
-MODULE: Final = f"github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-container-runtime@{VERSION}"
+STOCK: Final = TOOLKIT.programs / RUNTIME
+OURS, THEIRS = "shim", "NVIDIA's"
 MEMORY: Final = Path("/dev/shm")  # what lies below is made by `tempfile`
 PAIRS: Final = Path(__file__).parent / "pairs.c"
 
 
-def measure() -> list[Row]:
+def measure(rounds: int = ROUNDS) -> list[Row]:
     """Every number of this part; nothing without the compilers."""
     if not all(map(shutil.which, ("cc", f"{os.uname().machine}-linux-musl-gcc"))):
         return []
     memory = MEMORY if MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="nodeagent-bench-", dir=memory) as directory:
-        return _measure(Path(directory))
+        return _measure(Path(directory), rounds)
 
 
-def _measure(place: Path) -> list[Row]:
+def _measure(place: Path, rounds: int) -> list[Row]:
     shim = _build(place)
     bundle = place / "bundle"
     bundle.mkdir()
@@ -72,26 +71,28 @@ def _measure(place: Path) -> list[Row]:
     }
     rows = []
     for what, (original, words) in cases.items():
-        millis, busy, mebibytes = _compare(place, shim, original, bundle / "config.json", words)
+        millis, busy, mebibytes = _compare(place, shim, original, bundle / "config.json", rounds, words)
         rows += [
-            Row(f"shim, added to {what}", "ms", millis, limit=2),
-            Row(f"shim, added to {what}, CPU", "ms", busy, limit=2),
-            Row(f"shim, memory added to {what}", "MiB", mebibytes, limit=1),
+            Row(f"{OURS}, added to {what}", "ms", millis, limit=2),
+            Row(f"{OURS}, added to {what}, CPU", "ms", busy, limit=2),
+            Row(f"{OURS}, memory added to {what}", "MiB", mebibytes, limit=1),
         ]
         if STOCK.exists():
-            millis, busy, mebibytes = _compare(place, STOCK, original, bundle / "config.json", words)
+            millis, busy, mebibytes = _compare(place, STOCK, original, bundle / "config.json", rounds, words)
             rows += [
-                Row(f"NVIDIA's, added to {what}", "ms", millis),
-                Row(f"NVIDIA's, added to {what}, CPU", "ms", busy),
-                Row(f"NVIDIA's, memory added to {what}", "MiB", mebibytes),
+                Row(f"{THEIRS}, added to {what}", "ms", millis),
+                Row(f"{THEIRS}, added to {what}, CPU", "ms", busy),
+                Row(f"{THEIRS}, memory added to {what}", "MiB", mebibytes),
             ]
     return [*rows, Row("shim, size of the program", "KiB", [shim.stat().st_size / 1024], limit=300)]
 
 
-def _compare(place: Path, program: Path, original: Path, copy: Path, words: list[str]) -> tuple[list[float], ...]:
+def _compare(
+    place: Path, program: Path, original: Path, copy: Path, rounds: int, words: list[str]
+) -> tuple[list[float], ...]:
     """What the program adds in each turn: milliseconds, those of a processor, and MiB."""
     programs = [original, copy, place / "bin/runc", program]
-    command = [str(place / "pairs"), str(ROUNDS), *map(str, programs), *words]
+    command = [str(place / "pairs"), str(rounds), *map(str, programs), *words]
     environment = {
         "PATH": str(place / "bin"),
         "NODEAGENT_SHIM_DIR": str(place / "shim"),
@@ -170,13 +171,3 @@ def _render_spec(*env: str) -> str:
     while len(json.dumps(spec)) < SPEC_BYTES:
         calls.append({"names": [f"call{number}" for number in range(40)], "action": "SCMP_ACT_ALLOW"})
     return json.dumps(spec)
-
-
-def build_stock() -> None:
-    """NVIDIA's program, by Go, which checks every module against its checksum database."""
-    environment = os.environ | {"GOBIN": str(STOCK.parent)}
-    subprocess.run(["go", "install", MODULE], check=True, env=environment)
-
-
-if __name__ == "__main__":
-    build_stock()

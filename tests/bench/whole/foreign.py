@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.bench.around.node import RESOURCE, Admissions, BenchNode, PluginProcess, bench_node
 from tests.bench.compare import Rows, join, render
-from tests.bench.rows import Row, to_json
+from tests.bench.rows import Row, index_rows
 
 ROUNDS_EACH = 200
 FIRST = 100
@@ -39,7 +39,7 @@ def compare(command: str, directory: Path | None, rounds: int, pairs: int, share
     turns: list[tuple[Rows, Rows]] = []
     for _ in range(pairs):
         ours, theirs = measure_agent(rounds, shares), measure(command, directory, rounds, shares)
-        turns.append((_index(ours), _index(theirs)))
+        turns.append((index_rows(ours), index_rows(theirs)))
     return "\n".join(render(join(turns, share), "the other", share) for share in SHARES)
 
 
@@ -87,10 +87,6 @@ def _render(of_what: str, admitted: Admissions) -> list[Row]:
         Row(f"prefer + Allocate, {of_what}", "ms", admitted.millis),
         Row(f"  Allocate alone, {of_what}", "ms", admitted.allocate_millis),
     ]
-
-
-def _index(rows: list[Row]) -> Rows:
-    return {str(row["name"]): row for row in to_json(rows)}
 
 
 def _has_registered(node: BenchNode, plugin: PluginProcess) -> bool:

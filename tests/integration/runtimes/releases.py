@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from tests.support.files.cache import find_cache, locked
 
 _MODULE: Final = "github.com/containerd/containerd"
 BUILD_SECONDS: Final = 1800
+SAID_MAX: Final = 2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +43,13 @@ RELEASES: Final = (
 )
 
 
+class NotBuilt(Exception):
+    """What Go does not fetch or build here."""
+
+    def __init__(self, command: Sequence[str], said: str) -> None:
+        super().__init__(f"{' '.join(command)}: {said.strip()[-SAID_MAX:]}")
+
+
 def build(release: BuiltRelease) -> Path:
     """The program, built where it is missing."""
     program = release.program
@@ -52,8 +61,12 @@ def build(release: BuiltRelease) -> Path:
 
 
 def fetch_module(module: str, version: str, checksum: str) -> Path:
-    """The directory with the sources of a Go module, held to its sum."""
-    found = json.loads(_run(["go", "mod", "download", "-json", f"{module}@v{version}"], Path("/")))
+    """The directory with the sources of a Go module, held to its sum.
+
+    Raises:
+        NotBuilt: the module proxy does not have it.
+    """
+    found = json.loads(run_go(["go", "mod", "download", "-json", f"{module}@v{version}"], Path("/")))
     assert found["Sum"] == checksum, f"{module} {version} has another sum: {found['Sum']}"
     return Path(found["Dir"])
 
@@ -70,21 +83,27 @@ def _build(release: BuiltRelease, program: Path) -> None:
     unfinished = program.with_suffix(".new")
     stamp = f"-s -w -X {release.module}/version.Version=v{release.version}"
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={stamp}", "-o", str(unfinished)]
-    _run(["nice", "-n", "10", "go", "build", *flags, "./cmd/containerd"], source)
+    run_go(["nice", "-n", "10", "go", "build", *flags, "./cmd/containerd"], source)
     unfinished.rename(program)
 
 
-def _run(command: list[str], place: Path) -> str:
+def run_go(command: Sequence[str], place: Path, environment: Mapping[str, str] = GO_ENVIRONMENT) -> str:
+    """What it says.
+
+    Raises:
+        NotBuilt: it fails.
+    """
     done = subprocess.run(
         command,
         cwd=place,
-        env={**os.environ, **GO_ENVIRONMENT},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
         timeout=BUILD_SECONDS,
     )
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
+    if done.returncode:
+        raise NotBuilt(command, done.stderr)
     return done.stdout
 
 

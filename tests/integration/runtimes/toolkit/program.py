@@ -1,28 +1,45 @@
 """NVIDIA's own toolkit, built from its module into the cache beside the releases of containerd.
 
-Its module brings its own locked dependencies, and the module itself is held to the sum that is written here.
+A module brings its own locked dependencies, and the module itself is held to the sum that is written here.
 `python -m tests.integration.runtimes.toolkit.program` builds the programs that these tests use.
 """
 
-import json
-import os
+import dataclasses
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.integration.runtimes.releases import BUILD_SECONDS
+from tests.integration.runtimes.releases import fetch_module, run_go
 from tests.integration.runtimes.support import run
 from tests.support.files.cache import find_cache, locked
 
-MODULE: Final = "github.com/NVIDIA/nvidia-container-toolkit"
-VERSION: Final = "1.20.2"
-SUM: Final = "h1:ndvx+2v4c8HmRf8A5aONf1+sE32jNDZ7qnIaBEAN5i8="
 CONFIGURER: Final = "nvidia-ctk"
 RUNTIME: Final = "nvidia-container-runtime"
 # Its interface to NVML is C; nothing of that is called here.
 ENVIRONMENT: Final = {"CGO_ENABLED": "1", "GOWORK": "off"}
-FLAGS: Final = ("-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w")
+FLAGS: Final = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GoModule:
+    """A module of programs, as the module proxy has it."""
+
+    path: str
+    version: str
+    sum: str
+
+    @property
+    def programs(self) -> Path:
+        """The place of what was built of it."""
+        return find_cache() / self.path.rpartition("/")[2] / self.version
+
+    def fetch(self) -> Path:
+        return fetch_module(self.path, self.version, self.sum)
+
+
+TOOLKIT: Final = GoModule(
+    "github.com/NVIDIA/nvidia-container-toolkit", "1.20.2", "h1:ndvx+2v4c8HmRf8A5aONf1+sE32jNDZ7qnIaBEAN5i8="
+)
 
 
 def find_obstacle() -> str:
@@ -31,18 +48,26 @@ def find_obstacle() -> str:
     return f"NVIDIA's toolkit is built by {' and '.join(missing)}, not found here" if missing else ""
 
 
-def build(name: str = CONFIGURER) -> Path:
-    """One of its programs, built where it is missing."""
-    program = find_cache() / "nvidia-container-toolkit" / VERSION / name
+def build(name: str = CONFIGURER, module: GoModule = TOOLKIT) -> Path:
+    """One of its programs, built where it is missing.
+
+    Raises:
+        NotBuilt: Go cannot.
+    """
+    program = module.programs / name
     program.parent.mkdir(parents=True, exist_ok=True)
     with locked(program.parent / "lock"):
         if not program.exists():
-            told = json.loads(_go("mod", "download", "-json", f"{MODULE}@v{VERSION}"))
-            assert told["Sum"] == SUM, f"{MODULE} {VERSION} has another sum: {told['Sum']}"
-            unfinished = program.with_suffix(".new")
-            _go("build", *FLAGS, "-o", str(unfinished), f"./cmd/{name}", place=Path(told["Dir"]))
-            unfinished.rename(program)
+            compile_program(module.fetch(), name, program, "-mod=readonly")
     return program
+
+
+def compile_program(source: Path, name: str, program: Path, *flags: str) -> None:
+    """Put the program there, whole or not at all."""
+    unfinished = program.with_suffix(".new")
+    command = ["nice", "-n", "10", "go", "build", *FLAGS, *flags, "-o", str(unfinished), f"./cmd/{name}"]
+    run_go(command, source, ENVIRONMENT)
+    unfinished.rename(program)
 
 
 def configure(program: Path, main: Path, *flags: str) -> None:
@@ -55,20 +80,6 @@ def configure(program: Path, main: Path, *flags: str) -> None:
 def find_drop_in(main: Path) -> str:
     """The flag for its default name, which it takes below `/etc/containerd` whatever the main file's place."""
     return f"--drop-in-config={main.parent}/conf.d/99-nvidia.toml"
-
-
-def _go(*words: str, place: Path = Path("/")) -> str:
-    done = subprocess.run(
-        ["nice", "-n", "10", "go", *words],
-        cwd=place,
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS,
-    )
-    assert done.returncode == 0, f"go {' '.join(words)}: {done.stderr[-2000:]}"
-    return done.stdout
 
 
 if __name__ == "__main__":

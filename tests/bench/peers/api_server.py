@@ -1,0 +1,33 @@
+"""A real API server with its etcd, for originals whose client speaks protobuf, which the stand-in does not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.cluster.control import Cluster, remove_cluster, start_api_server
+from tests.integration.cluster.layout import NODE_NAME, Layout
+from tests.integration.cluster.lock import hold
+from tests.integration.cluster.making.build import find_programs
+from tests.integration.cluster.making.requirements import require_cluster_machine
+from tests.integration.cluster.versions import Versions
+
+
+@contextmanager
+def real_api_server() -> Iterator[Cluster]:
+    """In the place of this checkout's cluster, whose remains `make bench` removes whatever ends it.
+
+    Raises:
+        ClusterError: the machine or the cache lacks what it needs, or a cluster is up there.
+    """
+    require_cluster_machine()
+    programs, layout = find_programs(Versions.read()), Layout.of_checkout()
+    with hold(layout):
+        try:
+            yield start_api_server(layout, programs)
+        finally:
+            remove_cluster(layout)
+
+
+def write_node(cluster: Cluster) -> None:
+    """A node that no kubelet keeps, in place of the one that was there."""
+    cluster.api.delete(f"/api/v1/nodes/{NODE_NAME}")
+    cluster.api.post("/api/v1/nodes", {"metadata": {"name": NODE_NAME}})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.cuda.driver import FakeDriver, build_driver
 from tests.fakes.nvml.control import FakeNvml
-from tests.integration.claims import CLAIMS, CLASSES, DRIVER, TEMPLATES, make_template, render, settings
+from tests.integration.claims import CLAIMS, CLASSES, TEMPLATES, make_template, render, settings
 from tests.integration.claims import RIGHTS as CLAIM_RIGHTS
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.control import Cluster

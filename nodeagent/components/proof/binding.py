@@ -62,6 +62,7 @@ class BindingSight(Value, frozen=True):
     """The GPUs that may be proven now."""
     held: AbstractSet[GpuUuid]
     """The GPUs that claims have."""
+    proving: GpuUuid | None
     stage: ProofStage
     fresh_seconds: float
     patience_seconds: float
@@ -139,6 +140,8 @@ def _answer_unproven(gpu: Gpu, wait: DeviceWait, outcome: ProofRecord | None, si
     untested = outcome if outcome is not None and outcome.verdict is ProofVerdict.UNTESTED else None
     is_late = sight.now_seconds - wait.since_seconds >= sight.patience_seconds
     is_free = gpu.uuid in sight.free
+    if gpu.uuid == sight.proving:
+        return Answer(step=Step.WAIT)
     if gpu.mig_enabled:
         return _bind_untested("the GPU is in MIG mode")
     if is_late and (untested is not None or not is_free):

@@ -180,6 +180,7 @@ class BindingProofs:
             offered=list_offered(contents),
             records=proofs.gpus,
             free=self._list_provable(),
+            proving=proofs.proving,
             held=claims.by_gpu.keys() if claims is not None else frozenset(),
             stage=self._stage,
             fresh_seconds=settings.proof.fresh_seconds,

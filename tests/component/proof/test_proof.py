@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -37,6 +38,9 @@ from tests.support.files.memory_store import MemoryStore
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import READY, see_quiet
 from tests.support.virtual_time import FakeClock
+
+if TYPE_CHECKING:
+    from nodeagent.components.proof.binding_task import BindingCluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -74,6 +78,7 @@ class World:
         self.prover, self.store = Prover(), store or MemoryStore()
         self.live = LiveSettings(Settings(proof=ProofSettings(idle="quick", spread_seconds=0.0)))
         self.failed: list[str] = []
+        self.cluster: BindingCluster | None = None
         quiet = see_quiet(NODE)
         known = (quiet.inventory, READY, quiet.health, quiet.offering)
         for state in (*known, quiet.allocations, quiet.fractions, quiet.claims):
@@ -83,7 +88,9 @@ class World:
 
     @asynccontextmanager
     async def running(self, seconds: float = FREE_SECONDS + 1) -> AsyncIterator["World"]:
-        component = Proof(self.bus, self.conditions, self.clock, self.live, self.prover, self.store, "node")
+        component = Proof(
+            self.bus, self.conditions, self.clock, self.live, self.prover, self.store, "node", self.cluster
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))

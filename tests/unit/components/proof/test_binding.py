@@ -43,6 +43,7 @@ def see(record: ProofRecord | None = None, *taints: DeviceTaint, **more: Any) ->
         "records": {} if record is None else {GPU: record},
         "free": {GPU},
         "held": set(),
+        "proving": None,
         "stage": ProofStage.QUICK,
         "fresh_seconds": FRESH,
         "patience_seconds": PATIENCE,
@@ -131,6 +132,7 @@ def test_no_pod_waits_for_long_for_a_gpu_that_cannot_be_tested() -> None:
     assert answer(see(BLIND), waited=PATIENCE) == (Step.BIND, "NotTested")
     assert answer(see(), waited=PATIENCE) == (Step.PROVE, "")
     assert answer(see(BAD), waited=PATIENCE) == (Step.WAIT, "")
+    assert answer(see(proving=GPU, free=set()), waited=PATIENCE) == (Step.WAIT, "")
     cut = with_minors(make_mig_gpu(0, "h100-sxm5-80gb", enabled=True))
     assert answer(see(inventory=cut)) == (Step.BIND, "NotTested")
 

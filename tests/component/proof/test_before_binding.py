@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -22,6 +21,7 @@ from nodeagent.edge.kube.pods import KubeNominatedPods, NominatedForbidden
 from nodeagent.edge.kube.resource_claims import KubeClaims, StatusForbidden
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimResult, DeviceCondition, NominatedPod, ResourceClaim
+from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.proof import BINDING_CONDITION, BINDING_FAILURE
 from nodeagent.model.slices import DeviceTaint, PublishedSlices, SliceContent, SliceDevice
@@ -31,9 +31,6 @@ from tests.support.claims import DRIVER, POOL, make_claim, make_result
 from tests.support.gpus import gpu_uuid
 from tests.support.virtual_time import FakeClock
 
-if TYPE_CHECKING:
-    from nodeagent.model.errors import NodeagentError
-
 pytestmark = pytest.mark.virtual_time
 NAMES = tuple(map(name_gpu, NODE.gpus))
 AWAY = ApiUnreachable("the API server", "watch pods", "it is away")
@@ -42,9 +39,10 @@ AWAY = ApiUnreachable("the API server", "watch pods", "it is away")
 class Pods(KubeNominatedPods):
     """The watch: a table that a test changes, or the error with which it breaks."""
 
+    trouble: NodeagentError | None = None
+
     def __init__(self) -> None:
         self.table: dict[str, NominatedPod] = {}
-        self.trouble: NodeagentError | None = None
         self.changed = anyio.Event()
 
     async def follow(self) -> AsyncGenerator[Mapping[str, NominatedPod], None]:
@@ -62,9 +60,10 @@ class Pods(KubeNominatedPods):
 class Claims(KubeClaims):
     """The claims as the API server has them; `troubles` are the answers to the next writes."""
 
+    trouble: NodeagentError | None = None
+
     def __init__(self) -> None:
         self.stored: dict[str, ResourceClaim] = {}
-        self.trouble: NodeagentError | None = None
         self.troubles: list[NodeagentError] = []
         self.reads = 0
         self.written: list[dict[str, tuple[bool, str]]] = []
@@ -197,6 +196,7 @@ async def test_a_claim_that_is_gone_or_not_allocated_or_unreadable_is_left_alone
         await anyio.sleep(2 * RECHECK_SECONDS)
         queue.pods.table.clear()
         queue.pods.change()
+        await anyio.sleep(1)
         reads = queue.claims.reads
         await anyio.sleep(60)
         assert (queue.claims.written, queue.claims.reads - reads) == ([], 0)

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from nodeagent.components.proof.binding_task import BindingCluster
 from nodeagent.components.proof.component import FAILED, NOT_KEPT, SLOW, Proof
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -38,9 +38,6 @@ from tests.support.files.memory_store import MemoryStore
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import READY, see_quiet
 from tests.support.virtual_time import FakeClock
-
-if TYPE_CHECKING:
-    from nodeagent.components.proof.binding_task import BindingCluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -72,13 +69,14 @@ class Prover:
 class World:
     """One life of the agent; the file outlives it."""
 
+    cluster: BindingCluster | None = None
+
     def __init__(self, clock: FakeClock, store: MemoryStore | None = None) -> None:
         self.clock, self.bus = clock, Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.prover, self.store = Prover(), store or MemoryStore()
         self.live = LiveSettings(Settings(proof=ProofSettings(idle="quick", spread_seconds=0.0)))
         self.failed: list[str] = []
-        self.cluster: BindingCluster | None = None
         quiet = see_quiet(NODE)
         known = (quiet.inventory, READY, quiet.health, quiet.offering)
         for state in (*known, quiet.allocations, quiet.fractions, quiet.claims):

@@ -39,6 +39,7 @@ from nodeagent.model.slices import SliceContent
 
 if TYPE_CHECKING:
     from nodeagent.components.mps.component import Mps
+    from nodeagent.components.proof.binding_task import BindingCluster
     from nodeagent.edge.cuda.child import BackgroundProver
     from nodeagent.edge.host.processes.device_users import HostDeviceUsers
     from nodeagent.model.ports import PartitionMaking
@@ -92,7 +93,7 @@ class OptionalComponents:
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
             *(self._repair_specs() if settings.repairs.mode != "off" else ()),
-            *(self._proof_specs() if settings.proof.idle != "off" else ()),
+            *(self._proof_specs() if settings.proof.is_on else ()),
             *(self.receipts_wiring.specs() if ReceiptsWiring.is_used(self._services) else ()),
         )
 
@@ -222,10 +223,23 @@ class OptionalComponents:
         from nodeagent.components.proof.component import STORE, Proof  # noqa: PLC0415
 
         def build() -> Component:
-            return Proof(*self._services, self.prover, self._open_store(*STORE), self._node)
+            store = self._open_store(*STORE)
+            return Proof(*self._services, self.prover, store, self._node, self._open_binding())
 
         # The component waits for GPUs, verdicts and modes itself, and proves nothing before the journal is read.
         return (ComponentSpec("proof", build, needs=("allocations_recovered",), stop_stage=10),)
+
+    def _open_binding(self) -> "BindingCluster | None":
+        if self._live.now.proof.before_binding == "off":
+            return None
+        if not self._cluster.is_in_use:
+            reason = "there is no API server to ask: set kubernetes.kubeconfig, or run as a pod"
+            self._services.conditions.set("claims-not-proven", detail=reason)
+            return None
+        from nodeagent.components.proof.binding_task import BindingCluster  # noqa: PLC0415
+
+        pods, claims = self._cluster.open_binding()
+        return BindingCluster(pods, claims, self._node, self.list_slices)
 
     def _build_fractions(self, wait_for_gpus: Callable[[], Awaitable[None]] | None) -> Component:
         def find_specs() -> DeviceFractionSpecs:

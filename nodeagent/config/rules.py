@@ -5,6 +5,7 @@ Owns the rules; pure.
 """
 
 from collections.abc import Callable, Collection, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -200,6 +201,19 @@ def _reboot_command(settings: Settings) -> Iterator[Breach]:
         yield "repairs.reboot_command", "repairs.reboot_by: command has no command to run; name one"
 
 
+def _before_binding(settings: Settings) -> Iterator[Breach]:
+    if settings.proof.before_binding == "off":
+        return
+    if not settings.claims.enabled:
+        yield "proof.before_binding", "pods wait for a proof by their claims alone; set claims.enabled: true too"
+    for number, rule in enumerate(settings.claims.slices.taints):
+        if fnmatchcase("proof-failed", rule.finding) or rule.finding == "unhealthy":
+            if rule.effect == "None":
+                why = "a GPU that failed its proof would be allocated to its pod again and again"
+                yield f"claims.slices.taints[{number}].effect", f"{why}; put a rule proof-failed: NoSchedule before it"
+            return
+
+
 _NAMES_OF_CLAIM_SOCKETS: Final = ("driver", "plugins_dir", "registry_dir", "instance")
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
@@ -212,6 +226,7 @@ RULES: Final = (
     Rule(("repairs.slots", "kubernetes.enabled"), judge_slots),
     Rule(("claims.enabled", *(f"claims.{key}" for key in _NAMES_OF_CLAIM_SOCKETS)), _claim_sockets),
     Rule(("claims.enabled", "cdi.enabled", "claims.mig_on_demand", "mig.manage"), _claims),
+    Rule(("proof.before_binding", "claims.enabled", "claims.slices.taints"), _before_binding),
     Rule(("labels.static",), _static_labels),
     Rule(("supervisor.restart_min_seconds", "supervisor.restart_max_seconds"), _restart_pauses),
     Rule(("shutdown.drain_seconds", "shutdown.total_seconds"), _drain),

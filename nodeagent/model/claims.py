@@ -9,6 +9,7 @@ from msgspec import field
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import PreparedClaim, PreparedDevice
+from nodeagent.model.slices import DeviceTaint
 from nodeagent.model.values import Value
 
 
@@ -24,6 +25,25 @@ class ClaimReference(Value, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
+class DeviceToleration(Value, frozen=True):
+    """A toleration of device taints by a claim."""
+
+    key: str = ""
+    """Empty for all taints."""
+    value: str | None = None
+    """`None` for any value."""
+    effect: str = ""
+    """Empty for every effect."""
+
+    def covers(self, taint: DeviceTaint) -> bool:
+        """Whether a device with the taint may be allocated to the claim."""
+        return (
+            self.key in {"", taint.key}
+            and (self.value is None or self.value == taint.value)
+            and self.effect in {"", taint.effect}
+        )
+
+
 class ClaimResult(Value, frozen=True):
     """A device allocated to a claim by the scheduler."""
 
@@ -37,6 +57,11 @@ class ClaimResult(Value, frozen=True):
     """The share of the device; empty where claims do not share the device."""
     consumed: Mapping[str, str] = field(default_factory=dict)
     """How much of each capacity the share takes, as the API server writes quantities."""
+    tolerations: tuple[DeviceToleration, ...] = ()
+    awaited: tuple[str, ...] = ()
+    """The conditions of the device for which the scheduler waits before the pod is bound."""
+    reached: frozenset[str] = frozenset()
+    """The conditions of the device that are true."""
 
 
 class OpaqueConfig(Value, frozen=True):
@@ -65,6 +90,12 @@ class ResourceClaim(Value, frozen=True):
     """The pods with a reservation of the claim."""
     pod_claim_name: str = ""
     """The pod's own name for a claim made from a template; empty for any other claim."""
+    version: str = ""
+    """Of the object; the API server refuses a change made to another version."""
+    allocated_at: str = ""
+    """The time of the allocation in the API server's form: a claim that is allocated anew keeps its uid."""
+    statuses: tuple[object, ...] = ()
+    """The API server's documents about the allocated devices, by any driver."""
 
 
 class DeviceAnswer(Value, frozen=True):
@@ -112,3 +143,22 @@ class ReadyClaims(Value, frozen=True, dict=True):
                 if not device.is_admin:
                     found.setdefault(device.gpu, []).append((claim, device))
         return {gpu: tuple(holders) for gpu, holders in found.items()}
+
+
+class NominatedPod(Value, frozen=True):
+    """A pod that a scheduler has chosen the node for, and has not bound yet."""
+
+    pod: PodIdentity
+    claims: tuple[str, ...] = ()
+    """The names of the pod's claims, all in the pod's namespace."""
+
+
+class DeviceCondition(Value, frozen=True):
+    """The end of a scheduler's wait for an allocated device."""
+
+    result: ClaimResult
+    is_proven: bool
+    """Whether the pod may be bound; the scheduler chooses devices anew otherwise."""
+    reason: str
+    """A word for programs."""
+    message: str

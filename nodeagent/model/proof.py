@@ -158,6 +158,10 @@ class GpuProof(Value, frozen=True):
 
 
 PROOF_ANNOTATION: Final = "nodeagent.io/gpu-proofs"
+BINDING_CONDITION: Final = "nodeagent.io/proven"
+"""The condition of an allocated device for which the scheduler waits before the pod is bound."""
+BINDING_FAILURE: Final = "nodeagent.io/proof-failed"
+"""The condition of an allocated device by which the scheduler chooses devices anew."""
 PROOF_FAILED: Final = "proof_failed"
 """The kind of the event about a GPU that a proof has found to work wrongly."""
 GIVEN_UP: Final = "given up"
@@ -168,7 +172,7 @@ _SLOW_LEAST: Final = 2
 
 
 class ProofRecord(Value, frozen=True):
-    """The newest idle-time proof of a GPU, and the newest proof that the GPU passed."""
+    """The newest proof of a GPU by the agent itself, and the newest proof that the GPU passed."""
 
     verdict: ProofVerdict
     ended_seconds: float
@@ -197,10 +201,12 @@ class ProofRecord(Value, frozen=True):
 
 
 class GpuProofs(Value, frozen=True):
-    """State: the idle-time proofs of the node's GPUs; absent where no GPU is proven."""
+    """State: the proofs of the node's GPUs by the agent itself; absent where no GPU is proven."""
 
     gpus: Mapping[GpuUuid, ProofRecord] = field(default_factory=dict)
     proving: GpuUuid | None = None
     """The GPU that is proven now."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Proofs since the agent started: by verdict, and `given up`."""
+    is_before_binding: bool = False
+    """Whether pods may wait for a proof of their GPUs: the agent hears of such pods, and may end the wait."""

@@ -65,6 +65,8 @@ class SliceDevice(Value, frozen=True):
     taints: tuple[DeviceTaint, ...] = ()
     is_shared: bool = False
     """Whether several claims may have the device at once."""
+    is_proven_first: bool = False
+    """Whether a pod that gets the device is bound only after a proof of the device."""
 
 
 class SliceContent(Value, frozen=True):

@@ -29,7 +29,7 @@ from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubeNominatedPods, KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile
@@ -184,6 +184,13 @@ class ClusterWiring:
     async def open_claims(self) -> KubeClaims:
         """Claims as stored in the API server."""
         return KubeClaims(self.use_client())
+
+    def open_binding(self) -> tuple[KubeNominatedPods, KubeClaims]:
+        """The pods that are chosen for this node, and their claims."""
+        spread = Random()  # noqa: S311 - spreads load, keeps no secret
+        silence = self._live.now.kubernetes.watch_silence_seconds
+        client = self.use_client()
+        return KubeNominatedPods(client, self._node_name, spread, silence_seconds=silence), KubeClaims(client)
 
     async def open_pod_requests(self) -> KubePodRequests:
         """The requests of pods."""

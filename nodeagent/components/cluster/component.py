@@ -198,7 +198,7 @@ class Cluster:
         offers = offers if offers is not None else FractionOffers()
         published = {FRACTIONS_ANNOTATION: offers.published, CLASSES_ANNOTATION: offers.published_classes}
         proofs = self._bus.read(GpuProofs)
-        if proofs is not None or self._live.now.proof.idle == "off":
+        if proofs is not None or not self._live.now.proof.is_on:
             published[PROOF_ANNOTATION] = render_proofs(proofs)
         for key, text in published.items():
             if node.annotations.get(key, "") != text:

@@ -61,6 +61,7 @@ from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.orders import CLEAR_GPU, ClearCommand
+from nodeagent.model.proof import PROOF_FAILED
 from nodeagent.model.telemetry import EventWatch, NodeSample
 
 REWRITE_SECONDS = 30.0
@@ -236,7 +237,9 @@ class Health:
         else:
             finding = judge_report(event.kind, event.data)
             if finding is not None:
-                self._judge.note_finding(event.gpu, finding, self._now())
+                # A driver that asks for no recovery knows nothing of a proof.
+                is_correctable = event.kind != PROOF_FAILED
+                self._judge.note_finding(event.gpu, finding, self._now(), is_correctable=is_correctable)
             elif event.kind == "gpu_back":
                 self._judge.note_back(event.gpu)
             elif event.kind == GPU_RESET:

@@ -1,18 +1,20 @@
 """Proves GPUs that nobody has, one of the node at a time, and kills the prover when its GPU is given to somebody.
 
 Owns the state `GpuProofs`, the file of the proofs, and the conditions about proofs. A GPU that failed is reported by an
-event, and the component `health` takes the GPU away.
+event, and the component `health` takes the GPU away. A GPU for which a pod waits comes first.
 Refuses to decide: `rules/proof/idle` says which GPU is free and what a proof is worth. Refuses to make a pod wait: the
 journal answers first, and its news end the proof.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
 from msgspec import DecodeError, json
 
+from nodeagent.components.proof.binding_task import BindingCluster, BindingProofs
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -84,10 +86,19 @@ class Proof:
         prover: GpuProver,
         store: SealedStore,
         node: str,
+        cluster: BindingCluster | None = None,
     ) -> None:
+        """`cluster` has the pods that wait for a proof; `None` where no pod does."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._prover, self._store, self._node = prover, store, node
-        self._stage = ProofStage(live.now.proof.idle)
+        idle, before_binding = live.now.proof.idle, live.now.proof.before_binding
+        self._idle = ProofStage(idle) if idle != "off" else None
+        self._before_binding = ProofStage(before_binding) if before_binding != "off" else None
+        self._binding = (
+            BindingProofs(bus, conditions, clock, live, cluster, self._list_provable, self._note_binding)
+            if cluster is not None
+            else None
+        )
         self._records: dict[GpuUuid, ProofRecord] = {}
         self._counts = Counter[str]()
         self._free: dict[GpuUuid, float] = {}
@@ -105,25 +116,53 @@ class Proof:
             self._publish()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, states, name="proof states")
+                if self._binding is not None:
+                    tasks.start_soon(self._binding.run, name="proof before binding")
                 task_status.started()
                 while True:
                     due, wait = self._look()
                     if due is not None:
-                        self._proving, self._proof = due, anyio.CancelScope()
-                        tasks.start_soon(self._prove, due, name="proof")
+                        self._proving, self._proof = due[0], anyio.CancelScope()
+                        tasks.start_soon(self._prove, *due, name="proof")
                     with anyio.move_on_after(wait):
                         await self._waker.wait()
         finally:
             self._store.close()
 
-    def _look(self) -> tuple[Gpu | None, float | None]:
-        """Give up a proof whose GPU is wanted; the GPU to be proven now, and the seconds until another look."""
-        settings, now = self._live.now, self._clock.monotonic()
-        free = list_open(self._view(), settings.gpus.include, settings.gpus.exclude)
+    def _note_binding(self) -> None:
+        self._publish()
+        self._waker.wake()
+
+    def _look(self) -> tuple[tuple[Gpu, ProofStage] | None, float | None]:
+        """Give up a proof whose GPU is taken; the GPU to prove now, with the stage; the seconds to the next look."""
+        free, now = self._list_open(), self._clock.monotonic()
         self._free = follow_free(self._free, free, now)
         if self._proving is not None:
             if self._proving.uuid not in self._free:
                 self._proof.cancel()
+            return None, None
+        unused = self._list_unused(free)
+        if self._binding is not None and self._before_binding is not None:
+            found = {gpu.uuid: gpu for gpu in free if gpu.uuid in unused}
+            if wanted := [found[uuid] for uuid in self._binding.wanted if uuid in found]:
+                return (wanted[0], self._before_binding), None
+        return self._look_idle(free, unused, now)
+
+    def _list_open(self) -> tuple[Gpu, ...]:
+        return list_open(self._view(), self._live.now.gpus.include, self._live.now.gpus.exclude)
+
+    def _list_unused(self, gpus: Sequence[Gpu]) -> frozenset[GpuUuid]:
+        sample = self._bus.read(NodeSample)
+        readings = {one.uuid: one for one in sample.gpus} if sample is not None else {}
+        return frozenset(gpu.uuid for gpu in gpus if is_unused(readings.get(gpu.uuid)))
+
+    def _list_provable(self) -> frozenset[GpuUuid]:
+        return self._list_unused(self._list_open())
+
+    def _look_idle(
+        self, free: Sequence[Gpu], unused: frozenset[GpuUuid], now: float
+    ) -> tuple[tuple[Gpu, ProofStage] | None, float | None]:
+        if self._idle is None:
             return None, None
         waits = {gpu.uuid: self._find_wait(gpu, now) for gpu in free}
         if not waits:
@@ -131,10 +170,8 @@ class Proof:
         gpu = min(free, key=lambda one: (waits[one.uuid], one.index))
         if waits[gpu.uuid] > 0:
             return None, max(_REST_SECONDS, waits[gpu.uuid])
-        sample = self._bus.read(NodeSample)
-        readings = {one.uuid: one for one in sample.gpus} if sample is not None else {}
-        if is_unused(readings.get(gpu.uuid)):
-            return gpu, None
+        if gpu.uuid in unused:
+            return (gpu, self._idle), None
         # A process without a pod has the GPU, or nobody knows: the GPU's free time begins anew.
         self._free[gpu.uuid] = now
         return None, _REST_SECONDS
@@ -171,11 +208,11 @@ class Proof:
             repairs=read(RepairState),
         )
 
-    async def _prove(self, gpu: Gpu) -> None:
+    async def _prove(self, gpu: Gpu, stage: ProofStage) -> None:
         self._publish()
         began, readings = self._clock.monotonic(), None
         with self._proof:
-            readings = await self._prover.prove(gpu.uuid, plan_idle(self._stage))
+            readings = await self._prover.prove(gpu.uuid, plan_idle(stage))
         took, before = self._clock.monotonic() - began, self._records.get(gpu.uuid)
         if readings is None:
             record = note_given_up(before, took, self._clock.wall())
@@ -184,7 +221,7 @@ class Proof:
         else:
             proof = ProofOf(
                 gpu=gpu,
-                stage=self._stage,
+                stage=stage,
                 readings=readings,
                 took_seconds=took,
                 ended_seconds=self._clock.wall(),
@@ -216,6 +253,7 @@ class Proof:
             gpus=dict(self._records),
             proving=self._proving.uuid if self._proving is not None else None,
             counts=dict(self._counts),
+            is_before_binding=self._binding is not None and self._binding.is_ready,
         )
         published = self._bus.publish_state(state, source=self.name)
         names = {gpu.uuid: name_device(gpu) for gpu in (inventory.gpus if inventory is not None else ())}

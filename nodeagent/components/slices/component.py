@@ -233,6 +233,7 @@ class Slices:
                 on_demand=settings.mig_on_demand,
                 shares=settings.shares,
                 share_by=settings.share_by,
+                proves_first=proofs is not None and proofs.is_before_binding,
                 taints=settings.slices.taints,
             ),
             facts=self._facts,

@@ -54,6 +54,7 @@ class Abilities(Value, frozen=True):
     """More than four taints of a device, and the effect `None`; versions before 1.35 take neither."""
     counters: bool = True
     shares: bool = True
+    binding: bool = True
 
 
 class Choices(Value, frozen=True):
@@ -63,6 +64,8 @@ class Choices(Value, frozen=True):
     on_demand: bool = False
     shares: bool = False
     share_by: str = BY_MEMORY
+    proves_first: bool = False
+    """Whether a pod that gets a GPU is bound only after a proof of the GPU."""
     taints: tuple[TaintRule, ...] = ()
 
 
@@ -147,6 +150,8 @@ def _render(sight: Sight, device: NamedDevice, taints: tuple[DeviceTaint, ...], 
         consumes=count_need(device) if on_demand else None,
         taints=taints,
         is_shared=is_shared,
+        # A MIG device cannot be proven without the rest of its GPU.
+        is_proven_first=device.is_gpu and sight.choices.proves_first and sight.abilities.binding,
     )
 
 
@@ -163,6 +168,8 @@ def judge_kept(written: SliceContent, kept: SliceContent | None, before: Abiliti
         and len(written.counter_sets) == len(kept.counter_sets)
         and not any(ours.consumes is not None and theirs.consumes is None for ours, theirs in pairs),
         shares=before.shares and not any(ours.is_shared and not theirs.is_shared for ours, theirs in pairs),
+        binding=before.binding
+        and not any(ours.is_proven_first and not theirs.is_proven_first for ours, theirs in pairs),
     )
 
 
@@ -187,6 +194,7 @@ def list_fields(content: SliceContent) -> frozenset[str]:
             for one in devices
         ),
         "allowMultipleAllocations": any(one.is_shared for one in devices),
+        "bindingConditions": any(one.is_proven_first for one in devices),
     }
     return frozenset(name for name, is_used in used.items() if is_used)
 
@@ -213,6 +221,10 @@ def explain_dropped(abilities: Abilities) -> str:
             (abilities.many_taints, "more than four taints or the effect None: the four worst are told"),
             (abilities.counters, "counters (DRAPartitionableDevices): GPUs are offered as they are cut now"),
             (abilities.shares, "shares (DRAConsumableCapacity): one claim has a GPU"),
+            (
+                abilities.binding,
+                "binding conditions (DRADeviceBindingConditions): pods are bound without a proof of their GPUs",
+            ),
         )
         if not is_kept
     ]

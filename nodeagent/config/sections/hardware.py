@@ -292,7 +292,7 @@ class RepairsSettings(Section):
 
 
 class ProofSettings(Section):
-    """The proof of GPUs while no pod has them."""
+    """The proof of GPUs while no pod has them, and before a pod that is chosen for them is bound."""
 
     idle: IdleStage = knob(
         OneOf[IdleStage](("off", "quick", "proof")),
@@ -321,6 +321,33 @@ class ProofSettings(Section):
         "a rack that starts at once does not draw power at once",
         reload=True,
     )
+    before_binding: IdleStage = knob(
+        OneOf[IdleStage](("off", "quick", "proof")),
+        "off",
+        "the stage that a GPU passes before a pod whose claim was allocated the GPU is bound: off for none; needs"
+        " claims.enabled, the rights of deploy/rbac-proof.yaml, and Kubernetes 1.36 or newer",
+        "each first pod of a GPU starts some seconds later",
+    )
+    fresh_seconds: float = knob(
+        Number(0, 31536000),
+        600.0,
+        "how long a passed proof counts for the next pod that is to be bound; 0 proves before each pod",
+        "short pods of a queue do not each wait for a proof",
+        reload=True,
+    )
+    patience_seconds: float = knob(
+        Number(1, 540),
+        60.0,
+        "how long a pod waits for a GPU that cannot be proven; the pod is then bound without a proof, and its claim"
+        " says so",
+        "no pod waits for a person; the scheduler itself gives up after 600 s",
+        reload=True,
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the agent proves GPUs by itself."""
+        return self.idle != "off" or self.before_binding != "off"
 
 
 class InventorySettings(Section):

@@ -1,4 +1,4 @@
-"""The node's pods, followed by a watch for as long as a setting wants the pods: labels, and pods that have not started.
+"""The node's pods, followed by a watch for as long as a setting wants the pods: labels, and pods that are yet to start.
 
 Owns the form of the requests: labels by metadata alone, a tenth of a pod; of other pods only those in no later phase.
 Refuses the pods of other nodes, to delete a pod that is another, or in another state, than the pod seen, and to write a
@@ -15,6 +15,7 @@ from nodeagent.edge.kube.errors import ApiConflict, ApiForbidden, ApiNotFound, m
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
 from nodeagent.edge.kube.node_document import FIELD_MANAGER, render_time
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.claims import NominatedPod
 from nodeagent.model.cluster import (
     GPU_FAULT_CONDITION,
     EventSeries,
@@ -27,8 +28,11 @@ from nodeagent.model.cluster import (
 PODS = "/api/v1/pods"
 UnstartedPodTable: TypeAlias = Mapping[str, UnstartedPod]
 """By uid."""
+NominatedPodTable: TypeAlias = Mapping[str, NominatedPod]
+"""By uid."""
 _WHAT = "the pods of this node"
 _UNSTARTED = "the pods of this node that have not started"
+_NOMINATED = "the pods that are chosen for this node and not bound yet"
 _MIRROR = "kubernetes.io/config.mirror"
 _METADATA = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
@@ -60,6 +64,12 @@ class DeletingForbidden(ApiForbidden):
     remedy = "apply deploy/rbac-refused-pods.yaml"
 
 
+class NominatedForbidden(ApiForbidden):
+    """The right to follow the pods that schedulers have chosen the node for is missing."""
+
+    remedy = "apply deploy/rbac-proof.yaml"
+
+
 class KubeUnstartedPods:
     """The node's pods that have not started."""
 
@@ -86,6 +96,25 @@ class KubeUnstartedPods:
             return await delete_pod(self._client, seen.pod, seen.version, attempted)
         except ApiForbidden as error:
             raise DeletingForbidden(error.attempted, error.status, error.message) from error
+
+
+class KubeNominatedPods:
+    """The pods that a scheduler has chosen the node for and has not bound yet."""
+
+    def __init__(
+        self, client: KubeClient, node_name: str, rng: Random, *, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
+        selector = {"fieldSelector": f"status.nominatedNodeName={node_name},spec.nodeName="}
+        self._follower = Follower(client, PODS, selector, _NOMINATED, rng, silence_seconds=silence_seconds)
+
+    async def follow(self) -> AsyncGenerator[NominatedPodTable, None]:
+        """The pods now and after each change; a pod that is bound leaves the table; runs until the watch breaks."""
+        try:
+            async with aclosing(follow_all(self._follower, _parse_nominated)) as tables:
+                async for pods in tables:
+                    yield pods
+        except ApiForbidden as error:
+            raise NominatedForbidden(error.attempted, error.status, error.message) from error
 
 
 async def delete_pod(client: KubeClient, pod: PodIdentity, version: str, attempted: str) -> bool:
@@ -207,3 +236,16 @@ def _parse_container(document: Json, status: Mapping[str, Any]) -> UnstartedCont
             or status.get("started")
         ),
     )
+
+
+def _parse_nominated(document: Json) -> tuple[str, NominatedPod]:
+    with making_sense(f"read {_NOMINATED}"):
+        metadata, status = document["metadata"], document.get("status") or {}
+        namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
+        named = [
+            *((document.get("spec") or {}).get("resourceClaims") or ()),
+            *(status.get("resourceClaimStatuses") or ()),
+            status.get("extendedResourceClaimStatus") or {},
+        ]
+        claims = dict.fromkeys(str(each["resourceClaimName"]) for each in named if each.get("resourceClaimName"))
+        return uid, NominatedPod(pod=PodIdentity(namespace=namespace, name=name, uid=uid), claims=tuple(claims))

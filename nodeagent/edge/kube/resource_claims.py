@@ -11,9 +11,11 @@ from urllib.parse import quote
 import anyio
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiNotFound, ApiUnreachable, making_sense
+from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, ApiUnreachable, making_sense
+from nodeagent.edge.kube.node_document import FIELD_MANAGER, render_time
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.claims import ClaimResult, OpaqueConfig, ResourceClaim
+from nodeagent.model.claims import ClaimResult, DeviceCondition, DeviceToleration, OpaqueConfig, ResourceClaim
+from nodeagent.model.proof import BINDING_CONDITION, BINDING_FAILURE
 from nodeagent.model.scheduling import FINISHED_PHASES
 
 GROUP: Final = "/apis/resource.k8s.io"
@@ -21,6 +23,13 @@ VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 """Versions with the same form of allocations, the best first."""
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim made from a template: the name in the pod's `spec.resourceClaims`."""
+_MESSAGE_MAX: Final = 1024
+
+
+class StatusForbidden(ApiForbidden):
+    """The rights for conditions of allocated devices are missing, or the token is bound to no node."""
+
+    remedy = "apply deploy/rbac-proof.yaml, and run the agent with a token that is bound to its node"
 
 
 class KubeClaims:
@@ -51,6 +60,37 @@ class KubeClaims:
             raise ApiUnreachable("the API server", what, reason) from error
         with making_sense(what):
             return parse_claim(document)
+
+    async def write_conditions(
+        self, claim: ResourceClaim, conditions: Sequence[DeviceCondition], wall_seconds: float
+    ) -> None:
+        """End the scheduler's wait for devices; the statuses of all other devices stay as they are.
+
+        Raises:
+            ApiConflict: the claim has changed since it was read.
+            StatusForbidden: the rights are missing.
+        """
+        what = f"write conditions of the devices of claim {claim.namespace}/{claim.name}"
+        path = f"{GROUP}/{await self._find_version(what)}/namespaces/{quote(claim.namespace, safe='')}"
+        ours = [_render_status(each, render_time(wall_seconds)) for each in conditions]
+        named = set(map(_name_device, ours))
+        others = [each for each in claim.statuses if isinstance(each, Mapping) and _name_device(each) not in named]
+        try:
+            await self._client.request(
+                "PATCH",
+                f"{path}/resourceclaims/{quote(claim.name, safe='')}/status",
+                attempted=what,
+                query={"fieldManager": FIELD_MANAGER},
+                # Of this version alone: a list is replaced as a whole, and a claim allocated anew has other devices.
+                body={
+                    "metadata": {"uid": claim.uid, "resourceVersion": claim.version},
+                    "status": {"devices": [*others, *ours]},
+                },
+                content_type="application/merge-patch+json",
+                in_turn=False,
+            )
+        except ApiForbidden as error:
+            raise StatusForbidden(error.attempted, error.status, error.message) from error
 
     async def is_alive(self, pod: PodIdentity) -> bool:
         """Whether exactly this pod exists and may still start containers."""
@@ -92,19 +132,23 @@ def parse_claim(document: Json) -> ResourceClaim:
     namespace, name, uid = (str(metadata[key]) for key in ("namespace", "name", "uid"))
     allocation: Mapping[str, Any] | None = status.get("allocation")
     devices: Mapping[str, Any] = (allocation or {}).get("devices") or {}
+    statuses: Sequence[Mapping[str, Any]] = status.get("devices") or ()
     return ResourceClaim(
         namespace=namespace,
         name=name,
         uid=uid,
         is_allocated=allocation is not None,
-        results=tuple(map(_parse_result, devices.get("results") or ())),
+        results=tuple(_parse_result(each, statuses) for each in devices.get("results") or ()),
         configs=tuple(map(_parse_config, devices.get("config") or ())),
         pods=_parse_pods(namespace, status.get("reservedFor") or ()),
+        version=str(metadata.get("resourceVersion") or ""),
+        allocated_at=str((allocation or {}).get("allocationTimestamp") or ""),
+        statuses=tuple(statuses),
         pod_claim_name=str((metadata.get("annotations") or {}).get(POD_CLAIM_NAME) or ""),
     )
 
 
-def _parse_result(document: Mapping[str, Any]) -> ClaimResult:
+def _parse_result(document: Mapping[str, Any], statuses: Sequence[Mapping[str, Any]]) -> ClaimResult:
     consumed: Mapping[str, Any] = document.get("consumedCapacity") or {}
     return ClaimResult(
         request=str(document["request"]),
@@ -114,7 +158,39 @@ def _parse_result(document: Mapping[str, Any]) -> ClaimResult:
         is_admin=bool(document.get("adminAccess")),
         share_id=str(document.get("shareID") or ""),
         consumed={str(key): str(value) for key, value in consumed.items()},
+        tolerations=tuple(map(_parse_toleration, document.get("tolerations") or ())),
+        awaited=tuple(map(str, document.get("bindingConditions") or ())),
+        reached=frozenset(
+            str(condition["type"])
+            for each in statuses
+            if _name_device(each) == _name_device(document)
+            for condition in each.get("conditions") or ()
+            if condition.get("status") == "True"
+        ),
     )
+
+
+def _parse_toleration(document: Mapping[str, Any]) -> DeviceToleration:
+    is_any = document.get("operator") == "Exists"
+    return DeviceToleration(
+        key=str(document.get("key") or ""),
+        value=None if is_any else str(document.get("value") or ""),
+        effect=str(document.get("effect") or ""),
+    )
+
+
+def _name_device(document: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(document.get(key) or "") for key in ("driver", "pool", "device", "shareID"))
+
+
+def _render_status(condition: DeviceCondition, since: str) -> Json:
+    result = condition.result
+    said = {"reason": condition.reason, "message": condition.message[:_MESSAGE_MAX], "lastTransitionTime": since}
+    conditions = [{"type": BINDING_CONDITION, "status": str(condition.is_proven), **said}]
+    if not condition.is_proven:
+        conditions.append({"type": BINDING_FAILURE, "status": "True", **said})
+    named: Json = {"driver": result.driver, "pool": result.pool, "device": result.device}
+    return {**named, **({"shareID": result.share_id} if result.share_id else {}), "conditions": conditions}
 
 
 def _parse_config(document: Mapping[str, Any]) -> OpaqueConfig:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from nodeagent.edge.kube.client import Json
+from nodeagent.model.proof import BINDING_CONDITION, BINDING_FAILURE
 from nodeagent.model.slices import (
     Attribute,
     Capacity,
@@ -27,6 +28,11 @@ from nodeagent.model.slices import (
 API_VERSION: Final = "resource.k8s.io/v1"
 _BINARY: Final = {"Ti": 1 << 40, "Gi": 1 << 30, "Mi": 1 << 20, "Ki": 1 << 10}
 _DECIMAL: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_PROVEN_FIRST: Final[dict[str, Any]] = {
+    "binds_to_node": True,
+    "binding_conditions": [BINDING_CONDITION],
+    "binding_failure_conditions": [BINDING_FAILURE],
+}
 _Effect: TypeAlias = Literal["None", "NoSchedule", "NoExecute"]
 
 
@@ -85,6 +91,9 @@ class _Device(_Wire):
     consumes_counters: list[_Consumption] = []
     taints: list[_Taint] = []
     allow_multiple_allocations: bool = False
+    binds_to_node: bool = False
+    binding_conditions: list[str] = []
+    binding_failure_conditions: list[str] = []
 
 
 class _Pool(_Wire, omit_defaults=False):
@@ -150,6 +159,7 @@ def _render_device(device: SliceDevice, times: Mapping[str, str]) -> _Device:
             for one in device.taints
         ],
         allow_multiple_allocations=device.is_shared,
+        **(_PROVEN_FIRST if device.is_proven_first else {}),
     )
 
 
@@ -240,6 +250,15 @@ def _parse_device(wire: _Device, times: dict[str, str]) -> SliceDevice:
     consumes = [
         CounterSet(name=one.counter_set, counters=_parse_counters(one.counters)) for one in wire.consumes_counters
     ]
+    binding = {
+        "binding_conditions": wire.binding_conditions,
+        "binding_failure_conditions": wire.binding_failure_conditions,
+    }
+    if (wire.binds_to_node or any(binding.values())) and {
+        "binds_to_node": wire.binds_to_node,
+        **binding,
+    } != _PROVEN_FIRST:
+        raise ValueError(f"{wire.name} has binding conditions of others")
     device = SliceDevice(
         name=wire.name,
         attributes={name: _parse_attribute(one) for name, one in wire.attributes.items()},
@@ -247,6 +266,7 @@ def _parse_device(wire: _Device, times: dict[str, str]) -> SliceDevice:
         consumes=consumes[0] if consumes else None,
         taints=tuple(DeviceTaint(key=one.key, value=one.value, effect=one.effect) for one in wire.taints),
         is_shared=wire.allow_multiple_allocations,
+        is_proven_first=wire.binds_to_node,
     )
     for taint, written in zip(device.taints, wire.taints, strict=True):
         if written.time_added is not UNSET:

@@ -56,7 +56,7 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
         code="gpu-proof-failed",
         severity="error",
-        title="a free GPU was proven, and works wrongly",
+        title="a GPU without a pod was proven, and works wrongly",
         remedy="reset the GPU, then run `nodeagent gpu prove GPU --stage proof`; replace the GPU if it fails again",
     ),
     ConditionDefinition(
@@ -72,6 +72,13 @@ HARDWARE_CONDITIONS: tuple[ConditionDefinition, ...] = (
         title="proofs of GPUs cannot be written down, a restart would prove the GPUs again",
         remedy="free space, or inodes, on the file system of `node.state_dir` and check that it is writable",
         show_after_seconds=2.0,
+    ),
+    ConditionDefinition(
+        code="claims-not-proven",
+        severity="warning",
+        title="pods get GPUs of this node without the proof that `proof.before_binding` asks for",
+        remedy="follow the detail; for a missing right apply deploy/rbac-proof.yaml, then restart the agent",
+        show_after_seconds=5.0,
     ),
     ConditionDefinition(
         code="repair-planned",

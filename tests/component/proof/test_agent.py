@@ -77,7 +77,7 @@ def test_a_free_gpu_with_a_wrong_byte_is_taken_away(short_dir: Path) -> None:
         _, record = wait_verdict(agent, "failed")
         assert "(byte 8000)" in record["reason"]
         agent.wait_for("/api/v1/conditions", "gpu-proof-failed")
-        agent.wait_for("/api/v1/gpus/0", "an idle-time proof found that the GPU works wrongly")
+        agent.wait_for("/api/v1/gpus/0", "a proof found that the GPU works wrongly")
     nvml.close()
 
 

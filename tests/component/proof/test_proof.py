@@ -8,6 +8,7 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from nodeagent.components.proof.binding_task import BindingCluster
 from nodeagent.components.proof.component import FAILED, NOT_KEPT, SLOW, Proof
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
@@ -68,6 +69,8 @@ class Prover:
 class World:
     """One life of the agent; the file outlives it."""
 
+    cluster: BindingCluster | None = None
+
     def __init__(self, clock: FakeClock, store: MemoryStore | None = None) -> None:
         self.clock, self.bus = clock, Bus(clock)
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
@@ -83,7 +86,9 @@ class World:
 
     @asynccontextmanager
     async def running(self, seconds: float = FREE_SECONDS + 1) -> AsyncIterator["World"]:
-        component = Proof(self.bus, self.conditions, self.clock, self.live, self.prover, self.store, "node")
+        component = Proof(
+            self.bus, self.conditions, self.clock, self.live, self.prover, self.store, "node", self.cluster
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen)
             await tasks.start(lambda *, task_status: component.run(task_status=task_status))

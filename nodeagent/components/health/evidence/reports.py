@@ -48,7 +48,7 @@ def _fatal_poison() -> Finding:
 
 
 def _proof_failed() -> Finding:
-    reason = "an idle-time proof found that the GPU works wrongly"
+    reason = "a proof found that the GPU works wrongly"
     return unhealthy("proof-failed", reason, Remedy.RESET_GPU, ReturnRule.RESET)
 
 

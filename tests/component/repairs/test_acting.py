@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import PLANNED, Repairs
-from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.drain_task import DRAINING, QUIT_SECONDS, DomainDrain
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
@@ -21,6 +21,7 @@ from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import Gpu, GpuReadout, Mig
 from nodeagent.model.ids import PciAddress
+from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsServer, MpsState
 from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairers import MANAGED_LABEL
@@ -258,6 +259,42 @@ async def test_a_driver_in_trouble_is_told(clock: FakeClock, trouble: str, outco
         (attempt,) = world.session.attempts
         assert attempt.outcome is outcome
         assert words in attempt.detail
+
+
+def make_daemon(**fields: object) -> MpsDaemon:
+    """The MPS daemon of GPU 3."""
+    gpu = gpu_uuid(3)
+    daemon = MpsDaemon(name=gpu, gpus=(gpu,), owner="gpu", limits=MpsLimits(), phase=MpsPhase.READY, pid=70)
+    return replace(daemon, **fields)
+
+
+async def test_a_reset_waits_until_the_mps_daemon_has_quit(clock: FakeClock) -> None:
+    """A client is waited for before the driver is let go; the daemon itself quits for a driver that is."""
+    host = Host("done")
+    async with ActingWorld(clock, host).running() as world:
+        client = MpsServer(pid=71, clients=(MpsClient(pid=9, pod="team/train"),))
+        world.bus.publish_state(MpsState(daemons=(make_daemon(servers=(client,)),)), source="mps")
+        await world.fail(3, ILL)
+        assert "it serves team/train, and quits without clients only" in world.details(DRAINING)[0]
+        assert host.done == []
+        world.bus.publish_state(MpsState(daemons=(make_daemon(),)), source="mps")
+        await anyio.sleep(20)
+        assert host.done == ["release: session 40 resets GPUs"]
+        world.bus.publish_state(MpsState(daemons=(make_daemon(pid=None, phase=MpsPhase.WAITING),)), source="mps")
+        await anyio.sleep(20)
+        assert "reset 3" in host.done
+        assert world.session.ending is Ending.REPAIRED
+
+
+async def test_an_mps_daemon_that_does_not_quit_refuses_the_reset(clock: FakeClock) -> None:
+    host = Host()
+    async with ActingWorld(clock, host).running() as world:
+        world.bus.publish_state(MpsState(daemons=(make_daemon(),)), source="mps")
+        await world.fail(3, ILL)
+        await anyio.sleep(QUIT_SECONDS + 1)
+        (attempt,) = world.session.attempts
+        assert (attempt.outcome, attempt.detail) == (Outcome.IN_USE, f"the MPS daemon {gpu_uuid(3)} did not quit")
+        assert host.done == ["release: session 40 resets GPUs", "resume"]
 
 
 async def test_the_prover_has_a_word_before_the_polls(clock: FakeClock) -> None:

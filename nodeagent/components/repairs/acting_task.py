@@ -126,13 +126,19 @@ class Acting:
         return [remark for one, gpu in here for remark in await self._put_back_one(one, gpu)]
 
     async def _put_back_one(self, kept: KeptSettings, gpu: Gpu) -> list[str]:
-        changed = find_changed(kept, gpu)
+        changed, tool = find_changed(kept, gpu), self._ports.tool
         remarks = list(changed.remarks)
         if changed.persistence_mode is not None:
             remarks += await self._set_persistence([kept], is_on=changed.persistence_mode)
         if changed.power_limit_milliwatts is not None:
-            answer = await self._ports.tool.set_power_limit(kept.address, changed.power_limit_milliwatts)
+            answer = await tool.set_power_limit(kept.address, changed.power_limit_milliwatts)
             remarks += _remark(f"the power limit of GPU {kept.index} was not put back", answer)
+        if changed.compute_mode is not None:
+            answer = await tool.set_compute_mode(kept.address, changed.compute_mode)
+            remarks += _remark(f"the compute mode of GPU {kept.index} was not put back", answer)
+        if changed.application_clocks_mhz is not None:
+            answer = await tool.set_application_clocks(kept.address, *changed.application_clocks_mhz)
+            remarks += _remark(f"the application clocks of GPU {kept.index} were not put back", answer)
         return remarks
 
     async def _set_persistence(self, gpus: Sequence[KeptSettings], *, is_on: bool) -> list[str]:

@@ -35,6 +35,7 @@ from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
+from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
 from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
@@ -42,6 +43,7 @@ from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, judge_proof, read_
 from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import find_drained, list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
+from nodeagent.rules.repair.mps_daemons import list_gpus
 from nodeagent.rules.repair.outcomes import Reading, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import Moment, begin_attempt, end_attempt, resume_session, take_findings
@@ -270,7 +272,8 @@ class Repairs:
         lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS
         deadline = moment.now_seconds + lasts + MARGIN_SECONDS
         begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
-        kept = keep_settings(gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus) if plan.rung.is_reset else ()
+        hit = [gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus] if plan.rung.is_reset else []
+        kept = keep_settings(hit, list_gpus(self._bus.read(MpsState)))
         attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
         written = await self._keep(replace(begun, attempts=attempts), session)
         self._left.discard(written.number)

@@ -10,9 +10,14 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.mps import MpsDaemon, MpsPhase, MpsState
 
 
+def list_gpus(state: MpsState | None) -> frozenset[GpuUuid]:
+    """The GPUs of all daemons."""
+    return frozenset(gpu for daemon in _read(state) for gpu in daemon.gpus)
+
+
 def list_processes(state: MpsState | None) -> frozenset[int]:
     """The processes of all daemons: of their control, and of their servers."""
-    daemons = state.daemons if state is not None else ()
+    daemons = _read(state)
     servers = {server.pid for daemon in daemons for server in daemon.servers}
     return frozenset({*servers, *(daemon.pid for daemon in daemons if daemon.pid is not None)})
 
@@ -35,9 +40,12 @@ def list_running(gpus: Collection[GpuUuid], state: MpsState | None) -> tuple[str
     )
 
 
+def _read(state: MpsState | None) -> tuple[MpsDaemon, ...]:
+    return state.daemons if state is not None else ()
+
+
 def _list_daemons(gpus: Collection[GpuUuid], state: MpsState | None) -> Iterator[MpsDaemon]:
-    daemons = state.daemons if state is not None else ()
-    return (daemon for daemon in daemons if not frozenset(daemon.gpus).isdisjoint(gpus))
+    return (daemon for daemon in _read(state) if not frozenset(daemon.gpus).isdisjoint(gpus))
 
 
 def _find_obstacle(daemon: MpsDaemon) -> str:

@@ -19,7 +19,7 @@ from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
-from nodeagent.model.gpu import Gpu, GpuReadout, Mig
+from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout, Mig
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsServer, MpsState
 from nodeagent.model.proof import ProofPlan, ProverReadings
@@ -85,6 +85,14 @@ class Host:
 
     async def set_power_limit(self, address: PciAddress, milliwatts: int) -> ToolAnswer:
         self._note(address, f"power {milliwatts}")
+        return self.setting
+
+    async def set_compute_mode(self, address: PciAddress, mode: ComputeMode) -> ToolAnswer:
+        self._note(address, f"compute mode {mode.name}")
+        return self.setting
+
+    async def set_application_clocks(self, address: PciAddress, memory_mhz: int, graphics_mhz: int) -> ToolAnswer:
+        self._note(address, f"clocks {memory_mhz},{graphics_mhz}")
         return self.setting
 
     def _note(self, address: PciAddress, what: str) -> None:
@@ -231,15 +239,25 @@ async def test_settings_that_the_reset_took_are_put_back_and_what_fails_is_told(
     assert (kept.index, kept.persistence_mode) == (3, True)
 
 
-async def test_a_lost_power_limit_is_set_again(clock: FakeClock) -> None:
-    host = Host("done")
-    host.gpus = {uuid: replace(gpu, power_limit_milliwatts=500_000) for uuid, gpu in host.gpus.items()}
-    host.lost_by_reset = {"power_limit_milliwatts": 700_000}
-    async with ActingWorld(clock, host).running() as world:
-        await world.fail(3, ILL)
-        await anyio.sleep(20)
-        assert host.done[-1] == "power 500000 3"
-        assert world.session.ending is Ending.REPAIRED
+async def test_what_the_reset_took_is_set_again(clock: FakeClock) -> None:
+    """Except for the compute mode of a GPU with an MPS daemon, which sets it."""
+    for daemons, mode in (((), ["compute mode PROHIBITED 3"]), ((make_daemon(pid=None, phase=MpsPhase.WAITING),), [])):
+        host = Host("done")
+        before = {"power_limit_milliwatts": 500_000, "application_clocks_mhz": (2619, 1500)}
+        host.gpus = {
+            uuid: replace(gpu, compute_mode=ComputeMode.PROHIBITED, **before) for uuid, gpu in host.gpus.items()
+        }
+        host.lost_by_reset = {
+            "power_limit_milliwatts": 700_000,
+            "application_clocks_mhz": (2619, 1980),
+            "compute_mode": ComputeMode.DEFAULT,
+        }
+        async with ActingWorld(clock, host).running() as world:
+            world.bus.publish_state(MpsState(daemons=daemons), source="mps")
+            await world.fail(3, ILL)
+            await anyio.sleep(20)
+            assert host.done[5:] == ["power 500000 3", *mode, "clocks 2619,1500 3"]
+            assert world.session.ending is Ending.REPAIRED
 
 
 @pytest.mark.parametrize(

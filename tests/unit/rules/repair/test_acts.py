@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.gpu import Mig
+from nodeagent.model.gpu import ComputeMode, Mig
 from nodeagent.model.repairs import Outcome, Rung, ToolAnswer
 from nodeagent.rules.repair.acts import Reach, judge_proof, refuse_act, take_reading
 from nodeagent.rules.repair.outcomes import PutBack, Reading, find_changed, keep_settings, read_answer
@@ -145,6 +145,8 @@ def test_only_what_a_reset_took_back_is_put_back() -> None:
         make_gpu(2),
         persistence_mode=True,
         power_limit_milliwatts=500_000,
+        compute_mode=ComputeMode.EXCLUSIVE_PROCESS,
+        application_clocks_mhz=(2619, 1500),
         mig=Mig(enabled=True, pending=True),
         ecc_enabled=True,
     )
@@ -154,13 +156,18 @@ def test_only_what_a_reset_took_back_is_put_back() -> None:
         before,
         persistence_mode=False,
         power_limit_milliwatts=700_000,
+        compute_mode=ComputeMode.DEFAULT,
+        application_clocks_mhz=(2619, 1980),
         mig=Mig(enabled=False, pending=False),
         ecc_enabled=False,
     )
     found = find_changed(kept, lost)
     assert (found.persistence_mode, found.power_limit_milliwatts) == (True, 500_000)
+    assert (found.compute_mode, found.application_clocks_mhz) == (ComputeMode.EXCLUSIVE_PROCESS, (2619, 1500))
     assert found.remarks == ("MIG mode of GPU 2 was on and is off", "ECC of GPU 2 was on and is off")
-    unread = replace(lost, persistence_mode=None, power_limit_milliwatts=None, mig=None, ecc_enabled=None)
+    (shared,) = keep_settings([before], by_mps=(before.uuid,))
+    assert find_changed(shared, lost) == replace(found, compute_mode=None)
+    unread = replace(make_gpu(2), persistence_mode=None, power_limit_milliwatts=None, mig=None, ecc_enabled=None)
     assert find_changed(kept, unread) == PutBack()
     (unknown,) = keep_settings([unread])
     assert find_changed(unknown, lost) == PutBack()

@@ -211,8 +211,7 @@ class OptionalComponents:
         sessions = RepairSessions(self._kubelet.journal, self._services.clock)
         is_acting = self._live.now.repairs.mode == "act" and not self._is_simulated
         prover, users = (self.prover, self.device_users) if is_acting else (None, None)
-        services, hardware, open_draining = self._services, self._hardware, self._cluster.open_draining
-        build = partial(build_repairs, services, hardware, sessions, prover, users, open_draining)
+        build = partial(build_repairs, self._services, self._hardware, sessions, prover, users, self._cluster)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
 

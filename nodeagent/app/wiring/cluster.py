@@ -55,7 +55,7 @@ class ClusterWiring:
         self._services, self._live = services, services.live
         self._orders, self._read_control, self._identify = orders, read_control, identify
         self._workers = [WorkerThread("node facts"), WorkerThread("feature file")]
-        self._node_name = node_name
+        self.node_name = node_name
         self._credentials = self._find_credentials(environ)
         self._client: KubeClient | None = None
         self._node: KubeNode | None = None
@@ -99,7 +99,7 @@ class ClusterWiring:
             self._services.conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
         return credentials
 
-    def _open_node(self) -> KubeNode | None:
+    def open_node(self) -> KubeNode | None:
         """The same object for the life of the process; `None` without credentials."""
         if self._node is None and self._credentials is not None:
 
@@ -107,11 +107,11 @@ class ClusterWiring:
                 now = self._live.now.kubernetes
                 return ClientSettings(now.request_timeout_seconds, now.requests_per_second, now.request_burst)
 
-            _log.info("api_server_in_use", credentials=self._credentials.where, node=self._node_name)
+            _log.info("api_server_in_use", credentials=self._credentials.where, node=self.node_name)
             self._client = KubeClient(self._credentials, read_settings)
             spread = Random()  # noqa: S311 - spreads load, keeps no secret
             silence = self._live.now.kubernetes.watch_silence_seconds
-            self._node = KubeNode(self._client, self._node_name, self._services.clock, spread, silence_seconds=silence)
+            self._node = KubeNode(self._client, self.node_name, self._services.clock, spread, silence_seconds=silence)
         return self._node
 
     def count_requests(self) -> Mapping[ApiCall, int]:
@@ -122,7 +122,7 @@ class ClusterWiring:
         return Labeler(
             *self._services,
             choose_node_facts(self._live.now, self._workers[0]),
-            LabelSinks(self._open_node(), self._list_files()),
+            LabelSinks(self.open_node(), self._list_files()),
         )
 
     def _list_files(self) -> Mapping[str, LabelFile]:
@@ -131,13 +131,11 @@ class ClusterWiring:
         }
         if self._client is not None:
             section = self._live.now.kubernetes
-            files["node_feature"] = NodeFeatureObject(
-                self._client, self._node_name, section.namespace, section.pod_name
-            )
+            files["node_feature"] = NodeFeatureObject(self._client, self.node_name, section.namespace, section.pod_name)
         return files
 
     def _build_cluster(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         # The first component reports earlier facts, too; after a crash no fact is reported twice.
         after, self._facts_after = self._facts_after, None
@@ -146,7 +144,7 @@ class ClusterWiring:
         return Cluster(
             *self._services,
             node,
-            pods=KubePods(self.use_client(), self._node_name, spread, silence_seconds=silence),
+            pods=KubePods(self.use_client(), self.node_name, spread, silence_seconds=silence),
             facts_after=after,
         )
 
@@ -155,30 +153,30 @@ class ClusterWiring:
         return NodeRequestHandler(bus, conditions, live, self._orders, self._read_control())
 
     def _build_signals(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         # As for the cluster component: earlier faults too, and none twice.
         after, self._faults_after = self._faults_after, None
         sinks = FaultSinks(node, KubePodStatus(self.use_client()))
-        return Signals(*self._services, sinks, self._node_name, self._identify, facts_after=after)
+        return Signals(*self._services, sinks, self.node_name, self._identify, facts_after=after)
 
     def _build_node_conditions(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         bus, conditions, _, live = self._services
         return NodeConditions(bus, conditions, live, node)
 
     def _build_refused_pods(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
-        pods = KubeUnstartedPods(self.use_client(), self._node_name, spread, silence_seconds=silence)
+        pods = KubeUnstartedPods(self.use_client(), self.node_name, spread, silence_seconds=silence)
         return RefusedPods(*self._services, node, pods)
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""
-        self._open_node()
+        self.open_node()
         assert self._client is not None
         return self._client
 
@@ -190,13 +188,13 @@ class ClusterWiring:
         """The requests of pods."""
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
-        return KubePodRequests(self.use_client(), self._node_name, spread, silence_seconds=silence)
+        return KubePodRequests(self.use_client(), self.node_name, spread, silence_seconds=silence)
 
     async def open_evictions(self) -> tuple[KubeNode, KubeEvictions]:
         """The node and the eviction of its pods."""
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
-        return node, KubeEvictions(self.use_client(), self._node_name)
+        return node, KubeEvictions(self.use_client(), self.node_name)
 
     def open_draining(self) -> KubeDraining | None:
         """The API server's evictions for repairs; `None` without an API server."""

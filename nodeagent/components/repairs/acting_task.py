@@ -31,6 +31,10 @@ NoteEnd = Callable[[FaultSession, Reading], None]
 """Called after the end of an act."""
 
 
+WithdrawReboot = Callable[[], Awaitable[ToolAnswer]]
+"""Takes the request for a reboot back."""
+
+
 class ActPorts(NamedTuple):
     """The driver, the driver's tool, the reboot request, the drain before an act and the prover after it."""
 
@@ -40,6 +44,8 @@ class ActPorts(NamedTuple):
     drain: DomainDrain
     prover: GpuProver | None = None
     """`None` where GPUs compute nothing, or without the CUDA library."""
+    withdraw_reboot: WithdrawReboot | None = None
+    """`None` without an API server, where no request outlives a boot."""
 
 
 class Acting:

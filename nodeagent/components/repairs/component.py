@@ -39,7 +39,15 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
 from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, judge_proof, read_reach, refuse_act, take_reading
+from nodeagent.rules.repair.acts import (
+    PROOF_SECONDS,
+    Reach,
+    is_request_stale,
+    judge_proof,
+    read_reach,
+    refuse_act,
+    take_reading,
+)
 from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import find_drained, list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
@@ -74,6 +82,9 @@ class Repairs:
         """`ports` are there in mode act alone."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
+        self._withdraw = ports.withdraw_reboot if ports is not None else None
+        self._withdrawn_from: ClusterNode | None = None
+        """The node as it was when the request for a reboot was last taken back."""
         self._closed_gpus = dict[GpuUuid, str]()
         self._occupied, self._left = set[int](), set[int]()
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
@@ -140,6 +151,7 @@ class Repairs:
             await self._take(findings)
             await self._follow_act(findings)
             self._restore()
+            await self._withdraw_reboot()
             if await self._clear(findings):
                 await self._begin_act()
         except JournalUnavailable as error:
@@ -229,6 +241,20 @@ class Repairs:
         if self._owed and self._is_settled and self._acting is not None and self._tasks is not None:
             self._tasks.start_soon(self._acting.restore, self._owed, name="repairs settings")
             self._owed = ()
+
+    async def _withdraw_reboot(self) -> None:
+        """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
+        node, key = self._bus.read(ClusterNode), self._live.now.repairs.reboot_annotation.key
+        sessions = self._journal.sessions()
+        if self._withdraw is None or sessions is None or node is self._withdrawn_from:
+            return
+        if is_request_stale(node, key, sessions.values()):
+            answer = await self._withdraw()
+            if answer.code != 0:
+                self._is_late = True
+                self._log.warning("reboot_request_not_withdrawn", annotation=key, reason=answer.describe())
+                return
+            self._withdrawn_from = node
 
     async def _clear(self, findings: Findings) -> bool:
         """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""

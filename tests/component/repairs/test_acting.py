@@ -47,6 +47,7 @@ class Host:
         self.takes_seconds, self.setting = 5.0, DONE
         self.refuses_release = self.refuses_resume = self.refuses_reading = False
         self.reboot, self.readings = DONE, ProverReadings()
+        self.withdrawals = list[ToolAnswer]()
         self.lost_by_reset: dict[str, object] = {}
         self.memory: Memory | None = None
 
@@ -107,6 +108,10 @@ class Host:
         self.done.append(f"reboot: {reason}")
         return self.reboot
 
+    async def withdraw_reboot(self) -> ToolAnswer:
+        self.done.append("withdraw")
+        return self.withdrawals.pop(0)
+
 
 class ActingWorld(World):
     """A node in mode act; its GPUs are well for the verdicts from a reset with success on."""
@@ -125,7 +130,7 @@ class ActingWorld(World):
         self.host, host.memory = host, self.memory
         prover = host if has_prover else None
         drain = DomainDrain(self.bus, self.conditions, clock, self.live, None, None)
-        self.ports = ActPorts(host, host, host.request_reboot, drain, prover)  # type: ignore[arg-type]  # of the source only what is used
+        self.ports = ActPorts(host, host, host.request_reboot, drain, prover, host.withdraw_reboot)  # type: ignore[arg-type]  # of the source only what is used
         self.heals, self.told = True, list[str]()
         inventory = replace(NODE, gpus=tuple(host.gpus.values()))
         self.bus.publish_state(inventory, source="test")
@@ -377,6 +382,26 @@ async def test_a_reboot_that_cannot_be_requested_is_told_and_no_attempt(clock: F
         await anyio.sleep(60)
         assert world.session.attempts[0].outcome is Outcome.STOPPED
         assert "the reboot was not requested: read-only file system" in world.details(PLANNED)[0]
+
+
+async def test_the_annotation_for_a_reboot_goes_once_the_boot_has_come(clock: FakeClock) -> None:
+    """Not while the session waits; what the API server refuses is tried again, and then left alone."""
+    settings = RepairsSettings(mode="act", up_to="reboot", reboot_by="node_annotation")
+    annotated = ClusterNode(name="n", uid="u", written_annotations=(settings.reboot_annotation.key,))
+    host = Host()
+    async with ActingWorld(clock, host, settings=settings).running() as world:
+        await world.fail(3, OFF_THE_BUS)
+        world.bus.publish_state(annotated, source="test")
+        await anyio.sleep(600)
+        assert host.done == ["reboot: session 40 of nodeagent: xid-79"]
+    world.memory.boot = "two"
+    host.withdrawals = [ToolAnswer(code=None, said="too many requests"), DONE]
+    after = ActingWorld(clock, host, world.memory, settings=settings)
+    after.judge({})
+    async with after.running(1.0):
+        after.bus.publish_state(annotated, source="test")
+        await anyio.sleep(60)
+        assert host.done[1:] == ["withdraw", "withdraw"]
 
 
 async def test_a_drain_of_unused_gpus_is_judged_by_the_next_polls(clock: FakeClock) -> None:

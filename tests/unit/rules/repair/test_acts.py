@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.gpu import ComputeMode, Mig
-from nodeagent.model.repairs import Outcome, Rung, ToolAnswer
-from nodeagent.rules.repair.acts import Reach, judge_proof, refuse_act, take_reading
+from nodeagent.model.repairs import Ending, Outcome, Rung, ToolAnswer
+from nodeagent.rules.repair.acts import Reach, is_request_stale, judge_proof, refuse_act, take_reading
 from nodeagent.rules.repair.outcomes import PutBack, Reading, find_changed, keep_settings, read_answer
 from nodeagent.rules.repair.plans import plan_sessions
 from nodeagent.rules.repair.sessions import Moment, begin_attempt
@@ -122,6 +123,19 @@ def test_a_plan_of_mode_act_says_the_first_obstacle_or_that_it_is_about_to_act()
     (plan,) = plan_sessions([begun], NODE, (), NOW, "act")
     assert plan.sentence == "reset GPU 0: the attempt is under way"
     assert plan.obstacles == ("the attempt of session 1 has not ended",)
+
+
+@pytest.mark.parametrize(
+    ("rung", "is_own", "is_stale"), [(Rung.REBOOT, True, False), (Rung.REBOOT, False, True), (Rung.RESET, True, True)]
+)
+def test_a_request_for_a_reboot_is_stale_without_a_session_that_waits(rung: Rung, is_own: bool, is_stale: bool) -> None:
+    """Somebody else's annotation is left alone."""
+    node = ClusterNode(name="n", uid="u", written_annotations=("x/reboot",))
+    waiting = make_session(attempts=[replace(make_attempt(outcome=None), rung=rung, is_own=is_own)])
+    assert is_request_stale(node, "x/reboot", [waiting]) is is_stale
+    assert is_request_stale(node, "x/reboot", [make_session(), replace(waiting, ending=Ending.REMOVED)])
+    assert not is_request_stale(node, "x/other", [])
+    assert not is_request_stale(None, "x/reboot", [])
 
 
 def test_the_polls_after_an_act_prove_the_gpus_or_not() -> None:

@@ -16,7 +16,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
-from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions
+from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions, judge_reboot
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.config.sections.slots import judge_slots
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
@@ -196,11 +196,6 @@ def _shim(settings: Settings) -> Iterator[Breach]:
         yield "runtime.shim", "what it looks up is made with the CDI specifications; set cdi.enabled: true too"
 
 
-def _reboot_command(settings: Settings) -> Iterator[Breach]:
-    if settings.repairs.reboot_by == "command" and not settings.repairs.reboot_command:
-        yield "repairs.reboot_command", "repairs.reboot_by: command has no command to run; name one"
-
-
 def _before_binding(settings: Settings) -> Iterator[Breach]:
     if settings.proof.before_binding == "off":
         return
@@ -215,6 +210,7 @@ def _before_binding(settings: Settings) -> Iterator[Breach]:
 
 
 _NAMES_OF_CLAIM_SOCKETS: Final = ("driver", "plugins_dir", "registry_dir", "instance")
+_REBOOT_KEYS: Final = ("reboot_by", "reboot_command", "reboot_annotation", "reboot_webhook")
 RULES: Final = (
     Rule(("node.run_dir",), _run_dir_sockets),
     Rule(("kubelet.device_plugins_dir", "kubelet.plugins_registry_dir", "device_plugin.mig_strategy"), _plugin_sockets),
@@ -238,7 +234,7 @@ RULES: Final = (
     Rule(("fractions.enabled", "cdi.enabled"), _fractions),
     Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
-    Rule(("repairs.reboot_by", "repairs.reboot_command"), _reboot_command),
+    Rule((*(f"repairs.{key}" for key in _REBOOT_KEYS), "kubernetes.enabled"), judge_reboot),
     Rule(("containers", "cdi.enabled"), judge_containers),
     Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix", "cdi.enabled"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),

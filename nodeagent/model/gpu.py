@@ -133,6 +133,18 @@ class VirtualizationMode(StrEnum):
     HOST_VSGA = "host_vsga"
 
 
+class ComputeMode(IntEnum):
+    """Which processes may use a GPU, as the driver numbers the modes."""
+
+    DEFAULT = 0
+    """Any number of processes."""
+    EXCLUSIVE_THREAD = 1
+    """A single thread; a mode that the driver no longer knows."""
+    PROHIBITED = 2
+    EXCLUSIVE_PROCESS = 3
+    """A single process: the daemon, for all of its clients."""
+
+
 class Gpu(Value, frozen=True):
     """A physical GPU. A field that could not be read is `None` or empty and named in `unreadable`."""
 
@@ -156,6 +168,9 @@ class Gpu(Value, frozen=True):
     power_limit_milliwatts: int | None = None
     """The configured limit; the limit in force, possibly lower, is in the sample."""
     persistence_mode: bool | None = None
+    compute_mode: ComputeMode | None = None
+    application_clocks_mhz: tuple[int, int] | None = None
+    """Of memory and graphics: the clocks that applications get unless clocks are locked, which no driver tells."""
     ecc_enabled: bool | None = None
     inforom_valid: bool | None = None
     """Whether the checksums of the board's InfoROM are right."""
@@ -232,18 +247,6 @@ class StoredGpu(Value, frozen=True):
     address: PciAddress
     gone_since_seconds: float | None = None
     """Unix seconds of the first poll without the GPU; `None` while present."""
-
-
-class ComputeMode(IntEnum):
-    """Which processes may use a GPU, as the driver numbers the modes."""
-
-    DEFAULT = 0
-    """Any number of processes."""
-    EXCLUSIVE_THREAD = 1
-    """A single thread; a mode that the driver no longer knows."""
-    PROHIBITED = 2
-    EXCLUSIVE_PROCESS = 3
-    """A single process: the daemon, for all of its clients."""
 
 
 class GpuReadout(Value, frozen=True):

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import field
 
+from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import GpuUuid, PciAddress
 from nodeagent.model.values import Value
 
@@ -120,6 +121,9 @@ class KeptSettings(Value, frozen=True):
     index: int
     persistence_mode: bool | None = None
     power_limit_milliwatts: int | None = None
+    compute_mode: ComputeMode | None = None
+    """`None` for a GPU of an MPS daemon too, whose mode goes with the daemon."""
+    application_clocks_mhz: tuple[int, int] | None = None
     mig_enabled: bool | None = None
     ecc_enabled: bool | None = None
 

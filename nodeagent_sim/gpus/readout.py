@@ -132,6 +132,8 @@ def _render_gpu(world: World, gpu: GpuState, index: int) -> Gpu:
         multiprocessor_count=model.multiprocessors,
         power_limit_milliwatts=model.power.limit_watts * 1000,
         persistence_mode=gpu.persistence_mode,
+        compute_mode=gpu.compute_mode,
+        application_clocks_mhz=(model.clocks.memory_mhz, model.clocks.sm_mhz),
         ecc_enabled=True,
         inforom_valid=True,
         addressing_mode=world.profile.addressing_mode,

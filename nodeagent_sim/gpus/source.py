@@ -192,6 +192,17 @@ class SimulatedGpus:
         await anyio.lowlevel.checkpoint()
         return ToolAnswer(code=0, said=f"the power limit of {address} stays; {milliwatts} mW were asked for")
 
+    async def set_compute_mode(self, address: PciAddress, mode: ComputeMode) -> ToolAnswer:
+        """Set the compute mode of a simulated GPU."""
+        await anyio.lowlevel.checkpoint()
+        self._world.find_gpu(address).compute_mode = mode
+        return ToolAnswer(code=0)
+
+    async def set_application_clocks(self, address: PciAddress, memory_mhz: int, graphics_mhz: int) -> ToolAnswer:
+        """Set nothing: a simulated GPU keeps its clocks over a reset."""
+        await anyio.lowlevel.checkpoint()
+        return ToolAnswer(code=0, said=f"the clocks of {address} stay; {memory_mhz},{graphics_mhz} MHz were asked for")
+
     # FaultInjector
 
     @property

@@ -292,13 +292,20 @@ def test_the_policy_has_the_configured_node_conditions_and_no_others() -> None:
     """To the letter; without a configured one the list is empty, as in the reviewed file."""
     configured = '[{"type":"AcceleratedHardwareReady","true_means":"healthy"},{"type":"x/B","true_means":"faulty"}]'
     objects = render_objects("--set-json", f"config.signals.node_conditions={configured}")
-    assert find_types(objects) == '["AcceleratedHardwareReady","x/B"]'
-    assert find_types(render_objects()) == "[]"
+    assert find_variable(objects, "conditionTypes") == '["AcceleratedHardwareReady","x/B"]'
+    assert find_variable(render_objects(), "conditionTypes") == "[]"
 
 
-def find_types(objects: dict[tuple[str, str], Object]) -> str:
+@needs_helm
+def test_the_policy_has_the_annotation_that_requests_a_reboot_where_one_is_configured() -> None:
+    by, key = "config.repairs.reboot_by=node_annotation", "config.repairs.reboot_annotation.key=x/reboot"
+    keys = [find_variable(render_objects("--set", each), "annotationKeys") for each in (by, f"{by},{key}", key)]
+    assert keys == ['["nodeagent.io/reboot-requested"]', '["x/reboot"]', "[]"]
+
+
+def find_variable(objects: dict[tuple[str, str], Object], name: str) -> str:
     policy = objects["ValidatingAdmissionPolicy", "nodeagent-own-node"]
-    (found,) = (each for each in policy["spec"]["variables"] if each["name"] == "conditionTypes")
+    (found,) = (each for each in policy["spec"]["variables"] if each["name"] == name)
     return str(found["expression"])
 
 

@@ -15,6 +15,10 @@ _CONDITION_TYPES: Final = (
     "conditionTypes\n      expression: '[]'\n",
     'conditionTypes\n      expression: {{ include "nodeagent.conditionTypes" . | squote }}\n',
 )
+_ANNOTATION_KEYS: Final = (
+    "annotationKeys\n      expression: '[]'\n",
+    'annotationKeys\n      expression: {{ include "nodeagent.annotationKeys" . | squote }}\n',
+)
 _DRIVER_TOLD: Final = ("driver than gpu.nvidia.com", f"driver than {CLAIM_DRIVER}")
 
 _FOLLOWS_PODS = "{{- if or ((.Values.config).metrics).pod_labels ((.Values.config).fractions).enabled }}\n"
@@ -35,7 +39,9 @@ def render_chart_permissions() -> str:
     """`deploy/chart/templates/rbac.yaml`: all but the name space object, which Helm makes."""
     head, _, rest = (DEPLOY / "rbac.yaml").read_text(encoding="utf-8").partition("\n---\n")
     assert "kind: Namespace" in head
-    return _HEAD.format(name="rbac.yaml") + _template(rest, _NAMESPACE, _ACCOUNT, _CONDITION_TYPES, _LABEL_KEYS)
+    return _HEAD.format(name="rbac.yaml") + _template(
+        rest, _NAMESPACE, _ACCOUNT, _CONDITION_TYPES, _ANNOTATION_KEYS, _LABEL_KEYS
+    )
 
 
 def render_pod_label_permissions() -> str:

@@ -47,6 +47,13 @@
 {{- toJson $types }}
 {{- end }}
 
+{{- /* The annotation by which a reboot is requested, where the configuration asks for one, as a list in CEL. */ -}}
+{{- define "nodeagent.annotationKeys" -}}
+{{- $repairs := (fromYaml (include "nodeagent.config" .)).repairs | default dict }}
+{{- $annotation := $repairs.reboot_annotation | default dict }}
+{{- toJson (ternary (list ($annotation.key | default "nodeagent.io/reboot-requested")) list (eq ($repairs.reboot_by | default "none") "node_annotation")) }}
+{{- end }}
+
 {{- /* The folder of the socket of NVSentinel's platform connector; empty where NVSentinel is told nothing. */ -}}
 {{- define "nodeagent.nvsentinel" -}}
 {{- $nvsentinel := ((fromYaml (include "nodeagent.config" .)).signals | default dict).nvsentinel | default dict }}

@@ -100,7 +100,7 @@ class ClusterWiring:
             self._services.conditions.set("api-unreachable", detail=f"kubernetes.enabled is true, but {reason}")
         return credentials
 
-    def _open_node(self) -> KubeNode | None:
+    def open_node(self) -> KubeNode | None:
         """The same object for the life of the process; `None` without credentials."""
         if self._node is None and self._credentials is not None:
 
@@ -123,7 +123,7 @@ class ClusterWiring:
         return Labeler(
             *self._services,
             choose_node_facts(self._live.now, self._workers[0]),
-            LabelSinks(self._open_node(), self._list_files()),
+            LabelSinks(self.open_node(), self._list_files()),
         )
 
     def _list_files(self) -> Mapping[str, LabelFile]:
@@ -136,7 +136,7 @@ class ClusterWiring:
         return files
 
     def _build_cluster(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         # The first component reports earlier facts, too; after a crash no fact is reported twice.
         after, self._facts_after = self._facts_after, None
@@ -154,7 +154,7 @@ class ClusterWiring:
         return NodeRequestHandler(bus, conditions, live, self._orders, self._read_control())
 
     def _build_signals(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         # As for the cluster component: earlier faults too, and none twice.
         after, self._faults_after = self._faults_after, None
@@ -162,13 +162,13 @@ class ClusterWiring:
         return Signals(*self._services, sinks, self.node_name, self._identify, facts_after=after)
 
     def _build_node_conditions(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         bus, conditions, _, live = self._services
         return NodeConditions(bus, conditions, live, node)
 
     def _build_refused_pods(self) -> Component:
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
@@ -177,7 +177,7 @@ class ClusterWiring:
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""
-        self._open_node()
+        self.open_node()
         assert self._client is not None
         return self._client
 
@@ -200,7 +200,7 @@ class ClusterWiring:
 
     async def open_evictions(self) -> tuple[KubeNode, KubeEvictions]:
         """The node and the eviction of its pods."""
-        node = self._open_node()
+        node = self.open_node()
         assert node is not None
         return node, KubeEvictions(self.use_client(), self.node_name)
 

@@ -114,7 +114,8 @@ class DaemonSupervisor:
                     return
             except _FAILED as error:
                 phase = MpsPhase.BROKEN if self.is_wanted else MpsPhase.STOPPING
-                self._show(phase, str(error), pid=None, servers=(), last_fault=str(error))
+                left = await self._host.find(self._place)
+                self._show(phase, str(error), pid=left, servers=(), last_fault=str(error))
                 self._log.warning("mps_daemon_failed", reason=str(error))
                 with anyio.move_on_after(self._failing.delay_after_failure(ran_seconds=anyio.current_time() - began)):
                     was_wanted = self.is_wanted
@@ -359,7 +360,10 @@ class DaemonSupervisor:
             await host.kill(pid)
             with anyio.move_on_after(_SETTLE_SECONDS):
                 await host.wait_end(pid)
-        self._show(self.shown.phase, self.shown.reason, pid=None, servers=())
+        # A process that even survives its kill still has the GPUs.
+        left = await host.find(self._place)
+        servers = () if left is None else self.shown.servers
+        self._show(self.shown.phase, self.shown.reason, pid=left, servers=servers)
 
     async def _give_back(self) -> dict[GpuUuid, str]:
         """Restore the compute modes; the outcome for each GPU."""

@@ -1,7 +1,8 @@
 """Carries out one act at a time, beside the component: a reset of GPUs, or the request for a reboot of the node.
 
-Owns the order of an act: the agent lets go of the driver, persistence mode goes off, the reset, persistence mode comes
-back, the driver is taken back, settings are put back, the prover computes. A stop of the agent waits for a reset that
+Owns the order of an act: the agent lets go of the driver, the MPS daemons of the GPUs quit, persistence mode goes off,
+the reset, persistence mode comes back, the driver is taken back, whereupon the daemons start again, settings are put
+back, the prover computes. A stop of the agent waits for a reset that
 has begun. Refuses to decide what an act means for a session: `rules/repair` decides.
 """
 
@@ -30,6 +31,10 @@ NoteEnd = Callable[[FaultSession, Reading], None]
 """Called after the end of an act."""
 
 
+WithdrawReboot = Callable[[], Awaitable[ToolAnswer]]
+"""Takes the request for a reboot back."""
+
+
 class ActPorts(NamedTuple):
     """The driver, the driver's tool, the reboot request, the drain before an act and the prover after it."""
 
@@ -39,6 +44,8 @@ class ActPorts(NamedTuple):
     drain: DomainDrain
     prover: GpuProver | None = None
     """`None` where GPUs compute nothing, or without the CUDA library."""
+    withdraw_reboot: WithdrawReboot | None = None
+    """`None` without an API server, where no request outlives a boot."""
 
 
 class Acting:
@@ -85,21 +92,23 @@ class Acting:
                 await self._ports.gpus.release(f"session {number} resets GPUs")
             except DriverError as error:
                 return Reading(outcome=Outcome.STOPPED, detail=f"the driver was not let go: {error}")
-            answer, remarks = await self._reset_released(attempt, timeout_seconds)
+            reading, remarks = await self._reset_released(attempt, timeout_seconds)
             remarks += await self._take_back()
         remarks += await self._put_back(attempt.kept)
-        reading = read_answer(answer, attempt.rung)
         if reading.outcome is None:
             reading = await self._prove(attempt.kept)
         return replace(reading, detail="; ".join(filter(None, (reading.detail, *remarks))))
 
-    async def _reset_released(self, attempt: Attempt, timeout_seconds: float) -> tuple[ToolAnswer, list[str]]:
+    async def _reset_released(self, attempt: Attempt, timeout_seconds: float) -> tuple[Reading, list[str]]:
+        if left := await self._ports.drain.wait_daemons([one.gpu for one in attempt.kept]):
+            return Reading(outcome=Outcome.IN_USE, detail=f"{', '.join(left)} did not quit"), []
         persistent = [one for one in attempt.kept if one.persistence_mode]
         remarks = await self._set_persistence(persistent, is_on=False)
         addresses = [one.address for one in attempt.kept]
         is_bus = attempt.rung is Rung.BUS_RESET
         answer = await self._ports.tool.reset(addresses, is_bus=is_bus, timeout_seconds=timeout_seconds)
-        return answer, [*remarks, *await self._set_persistence(persistent, is_on=True)]
+        remarks += await self._set_persistence(persistent, is_on=True)
+        return read_answer(answer, attempt.rung), remarks
 
     async def _take_back(self) -> list[str]:
         try:
@@ -123,13 +132,19 @@ class Acting:
         return [remark for one, gpu in here for remark in await self._put_back_one(one, gpu)]
 
     async def _put_back_one(self, kept: KeptSettings, gpu: Gpu) -> list[str]:
-        changed = find_changed(kept, gpu)
+        changed, tool = find_changed(kept, gpu), self._ports.tool
         remarks = list(changed.remarks)
         if changed.persistence_mode is not None:
             remarks += await self._set_persistence([kept], is_on=changed.persistence_mode)
         if changed.power_limit_milliwatts is not None:
-            answer = await self._ports.tool.set_power_limit(kept.address, changed.power_limit_milliwatts)
+            answer = await tool.set_power_limit(kept.address, changed.power_limit_milliwatts)
             remarks += _remark(f"the power limit of GPU {kept.index} was not put back", answer)
+        if changed.compute_mode is not None:
+            answer = await tool.set_compute_mode(kept.address, changed.compute_mode)
+            remarks += _remark(f"the compute mode of GPU {kept.index} was not put back", answer)
+        if changed.application_clocks_mhz is not None:
+            answer = await tool.set_application_clocks(kept.address, *changed.application_clocks_mhz)
+            remarks += _remark(f"the application clocks of GPU {kept.index} were not put back", answer)
         return remarks
 
     async def _set_persistence(self, gpus: Sequence[KeptSettings], *, is_on: bool) -> list[str]:

@@ -36,6 +36,7 @@ from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
+from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
 from nodeagent.model.repairs import (
     Ending,
@@ -47,10 +48,19 @@ from nodeagent.model.repairs import (
     SessionPlan,
 )
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, find_turn, judge_proof, read_reach, take_reading
+from nodeagent.rules.repair.acts import (
+    PROOF_SECONDS,
+    Reach,
+    find_turn,
+    is_request_stale,
+    judge_proof,
+    read_reach,
+    take_reading,
+)
 from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
+from nodeagent.rules.repair.mps_daemons import list_gpus
 from nodeagent.rules.repair.outcomes import Reading, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import (
@@ -89,6 +99,9 @@ class Repairs:
         """`ports` are there in mode act alone, and `slots` with an API server."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
+        self._withdraw = ports.withdraw_reboot if ports is not None else None
+        self._withdrawn_from: ClusterNode | None = None
+        """The node as it was when the request for a reboot was last taken back."""
         self._occupied, self._left = set[int](), set[int]()
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
         self._mode = live.now.repairs.mode
@@ -156,6 +169,7 @@ class Repairs:
             await self._take(findings)
             await self._follow_act(findings)
             self._restore()
+            await self._withdraw_reboot()
             if await self._clear(findings):
                 await self._begin_act()
         except JournalUnavailable as error:
@@ -246,6 +260,20 @@ class Repairs:
             self._tasks.start_soon(self._acting.restore, self._owed, name="repairs settings")
             self._owed = ()
 
+    async def _withdraw_reboot(self) -> None:
+        """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
+        node, key = self._bus.read(ClusterNode), self._live.now.repairs.reboot_annotation.key
+        sessions = self._journal.sessions()
+        if self._withdraw is None or sessions is None or node is self._withdrawn_from:
+            return
+        if is_request_stale(node, key, sessions.values()):
+            answer = await self._withdraw()
+            if answer.code != 0:
+                self._is_late = True
+                self._log.warning("reboot_request_not_withdrawn", annotation=key, reason=answer.describe())
+                return
+            self._withdrawn_from = node
+
     async def _clear(self, findings: Findings) -> bool:
         """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
@@ -304,7 +332,8 @@ class Repairs:
         lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS
         deadline = moment.now_seconds + lasts + MARGIN_SECONDS
         begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
-        kept = keep_settings(gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus) if plan.rung.is_reset else ()
+        hit = [gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus] if plan.rung.is_reset else []
+        kept = keep_settings(hit, list_gpus(self._bus.read(MpsState)))
         attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
         written = await self._keep(replace(begun, attempts=attempts), session)
         self._left.discard(written.number)

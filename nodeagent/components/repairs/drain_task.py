@@ -4,8 +4,10 @@ Owns the requests to the API server for a drain, their pace, and the condition `
 Refuses to end a process, and to ask anybody before the GPUs are closed to new pods.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+import anyio
 
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -22,7 +24,9 @@ from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
+from nodeagent.model.mps import MpsState
 from nodeagent.model.repairs import FaultSession, SessionGpu
+from nodeagent.rules.repair import mps_daemons
 from nodeagent.rules.repair.drain import Closing, decide_step, describe_steps, find_closed_since, list_holders
 from nodeagent.rules.repair.plans import name_gpus
 from nodeagent.rules.signals import list_holds
@@ -30,6 +34,8 @@ from nodeagent.rules.signals import list_holds
 DRAINING: Final = "repair-draining"
 AGAIN_SECONDS: Final = 10.0
 """Between two rounds of a drain without news: a budget may have changed its mind, and a process have ended."""
+QUIT_SECONDS: Final = 30.0
+"""How long MPS daemons have to quit once the driver is let go: some seconds for each of their commands."""
 KUBE_SYSTEM: Final = "kube-system"
 _NO_API: Final = "there is no API server that could ask it to leave"
 _OPEN: Final = "whoever comes: the GPU is not closed to new pods yet"
@@ -87,6 +93,13 @@ class DomainDrain:
         """The holders of the domain, read anew without a request to any: for the moment before an act."""
         return tuple(holder.name for holder in await self._find(tuple(domain)))
 
+    async def wait_daemons(self, gpus: Collection[GpuUuid]) -> tuple[str, ...]:
+        """Wait for the MPS daemons of these GPUs to quit, the driver being let go; returns those that did not."""
+        with anyio.move_on_after(QUIT_SECONDS), self._bus.watch(MpsState, client="repairs") as states:
+            while mps_daemons.list_running(gpus, self._bus.read(MpsState)):
+                await anext(states)
+        return mps_daemons.list_running(gpus, self._bus.read(MpsState))
+
     def end(self) -> None:
         """Forget the drain, which has ended, and open its GPUs."""
         self.session, self.closed_gpus = None, {}
@@ -100,8 +113,14 @@ class DomainDrain:
         inventory, allocations = read(Inventory), read(AllocationTable)
         if inventory is None or allocations is None:
             return (_name_nobody("the GPUs and their holders are not known yet"),)
-        holds = list_holds(allocations, read(FractionTable), read(ReadyClaims))
-        return (*list_holders(domain, inventory, holds, allocations, users), *unseen)
+        holds, daemons = list_holds(allocations, read(FractionTable), read(ReadyClaims)), read(MpsState)
+        ours = mps_daemons.list_processes(daemons)
+        others = [user for user in users if user.pid not in ours]
+        return (
+            *list_holders(domain, inventory, holds, allocations, others),
+            *mps_daemons.list_holders([gpu.uuid for gpu in domain], daemons),
+            *unseen,
+        )
 
     async def _read_users(self) -> tuple[tuple[DeviceUser, ...], tuple[GpuHolder, ...]]:
         """The processes with GPUs, or the holder that stands for all that could not be seen."""

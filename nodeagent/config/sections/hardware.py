@@ -9,7 +9,7 @@ from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.health_limits import HealthLimits
-from nodeagent.config.sections.repairers import DrainSettings
+from nodeagent.config.sections.repairers import DrainSettings, RebootAnnotation, RebootWebhook
 from nodeagent.config.sections.slots import SlotsSettings
 from nodeagent.model.orders import RELEASE_SECONDS
 
@@ -22,6 +22,7 @@ XID_CLASS = Text("an XID number or a class of the catalogue", r"[0-9]{1,5}|[a-z]
 VARIABLE = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]*", 256)
 
 IdleStage: TypeAlias = Literal["off", "quick", "proof"]
+RebootBy: TypeAlias = Literal["none", "command", "reboot_required_file", "node_annotation", "webhook"]
 XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
 
 
@@ -267,11 +268,12 @@ class RepairsSettings(Section):
         "a reset takes seconds; a driver that hangs may take minutes",
         reload=True,
     )
-    reboot_by: Literal["none", "command", "reboot_required_file"] = knob(
-        OneOf(("none", "command", "reboot_required_file")),
+    reboot_by: RebootBy = knob(
+        OneOf[RebootBy](("none", "command", "reboot_required_file", "node_annotation", "webhook")),
         "none",
-        "how a reboot of the node is requested: by `reboot_command`, or by the file /var/run/reboot-required on the"
-        " host, on which Kured acts",
+        "how a reboot of the node is requested: by `reboot_command`, by the file /var/run/reboot-required on the"
+        " host, on which Kured acts, by the annotation `reboot_annotation` of the node, or at the URL of"
+        " `reboot_webhook`",
         "the agent does not reboot a node by itself",
     )
     reboot_command: tuple[str, ...] = knob(
@@ -280,6 +282,10 @@ class RepairsSettings(Section):
         "the command that requests a reboot, for `reboot_by: command`",
         "no command fits every node",
     )
+    reboot_annotation: RebootAnnotation = knob(
+        Nested(RebootAnnotation), RebootAnnotation(), "the annotation for `reboot_by: node_annotation`"
+    )
+    reboot_webhook: RebootWebhook = knob(Nested(RebootWebhook), RebootWebhook(), "the server for `reboot_by: webhook`")
     reboot_seconds: float = knob(
         Number(60, 604800),
         3600.0,

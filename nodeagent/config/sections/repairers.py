@@ -1,4 +1,4 @@
-"""`signals.node_conditions`, `signals.nvsentinel` and `repairs.drain`: repairs, by other programs and by the agent.
+"""`signals.node_conditions`, `signals.nvsentinel`, and parts of `repairs`: repairs, by other programs and by the agent.
 
 Owns the rule for types of node conditions: a type has one writer and one meaning.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nodeagent.config.kinds import AbsolutePath, Flag, Number, OneOf, Text
+from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text
 from nodeagent.config.knobs import Section, knob, required
 from nodeagent.model.cluster import DEVICE_PREFIX
 from nodeagent.model.nvidia import LABEL_PREFIX
@@ -25,6 +25,8 @@ KUBERNETES_TYPES: Final = frozenset(
     {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "OutOfDisk"}
 )
 """Node conditions of the kubelet and of the cloud's network."""
+_QUALIFIED: Final = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+"""A name of Kubernetes with a domain in front, or without."""
 _OWN_PREFIXES: Final = (LABEL_PREFIX, DEVICE_PREFIX, "nodeagent.io/")
 
 
@@ -32,11 +34,7 @@ class NodeConditionSettings(Section):
     """A node condition for a program that repairs or replaces nodes."""
 
     type: str = required(
-        Text(
-            "the type of a node condition such as AcceleratedHardwareReady",
-            r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
-            316,
-        ),
+        Text("the type of a node condition such as AcceleratedHardwareReady", _QUALIFIED, 316),
         "the type of the condition that the other program reads",
     )
     true_means: Polarity = required(
@@ -103,6 +101,73 @@ class DrainSettings(Section):
         "a deletion passes disruption budgets by; a GPU that merely waits for a reset still serves its pod",
         reload=True,
     )
+
+
+class RebootAnnotation(Section):
+    """The annotation of the node that requests a reboot."""
+
+    key: str = knob(
+        Text("an annotation's key, such as example.com/reboot", _QUALIFIED, 317),
+        "nodeagent.io/reboot-requested",
+        "the key of the annotation; the agent removes the annotation after the boot",
+        "a key of the agent's own disturbs no other program",
+    )
+    value: str = knob(
+        Text("an annotation's value", r".*", 1024),
+        "",
+        "the value of the annotation; empty for the number and the cause of the session",
+        "some programs look for a value of their own",
+    )
+
+
+class RebootWebhook(Section):
+    """The server that is asked for a reboot."""
+
+    url: str = knob(
+        Text("an https URL without user and password", r"(https://[^\s/@?#]+(/[^\s@#]*)?)?", 2048),
+        "",
+        "where the request is posted as a JSON document; an answer 2xx is a yes, and no redirect is followed",
+        "no URL fits every cluster",
+    )
+    token_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "a file with a bearer token, read for each request; empty for none",
+        "the token is no part of a configuration that many read",
+    )
+    ca_file: Path | None = knob(
+        Maybe(AbsolutePath()),
+        None,
+        "a file with the only authorities that are trusted; empty for those of the system",
+        "a server in the cluster has a certificate of its own authority",
+    )
+    timeout_seconds: float = knob(
+        Number(1, 300),
+        30.0,
+        "how long the server may take to answer",
+        "whoever reboots nodes may ask another program first",
+        reload=True,
+    )
+
+
+def judge_reboot(settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Every breach: path and message. A setting of a channel that is not in use is a mistake."""
+    repairs = settings.repairs
+    by = repairs.reboot_by
+    if by == "command" and not repairs.reboot_command:
+        yield "repairs.reboot_command", "repairs.reboot_by: command has no command to run; name one"
+    if repairs.reboot_command and by != "command":
+        yield "repairs.reboot_command", f"repairs.reboot_by is {by}: set it to command, or leave the command out"
+    if repairs.reboot_annotation != RebootAnnotation() and by != "node_annotation":
+        message = f"repairs.reboot_by is {by}: set it to node_annotation, or leave the annotation out"
+        yield "repairs.reboot_annotation", message
+    if by == "webhook" and not repairs.reboot_webhook.url:
+        yield "repairs.reboot_webhook.url", "repairs.reboot_by: webhook has no URL to post to; name one"
+    if repairs.reboot_webhook != RebootWebhook() and by != "webhook":
+        yield "repairs.reboot_webhook", f"repairs.reboot_by is {by}: set it to webhook, or leave the webhook out"
+    if by == "node_annotation" and settings.kubernetes.enabled == "false":
+        message = "kubernetes.enabled is false: nobody annotates the node; choose another channel"
+        yield "repairs.reboot_by", message
 
 
 def judge_drain(settings: "Settings") -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ HttpError
 ├── BodyTooLarge            a request's body is over the limit
 ├── ServerBusy              a request has waited too long for other requests
 ├── ListenFailed            the agent cannot listen on the address
+├── WebhookRefused          a server of the configuration has not taken a document
 └── WebConfigInvalid        the web configuration file cannot be used as written
 """
 
@@ -30,6 +31,13 @@ class ListenFailed(HttpError):
         super().__init__(f"cannot listen on {address} ({key}): {reason}; {remedy}")
         self.key, self.address, self.reason, self.remedy = key, address, reason, remedy
         self.is_taken = is_taken
+
+
+class WebhookRefused(HttpError):
+    """A server of the configuration has not taken a document, or not said so."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"{host} has not taken the request: {reason}")
 
 
 class WebConfigInvalid(HttpError):

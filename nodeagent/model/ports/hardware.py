@@ -133,6 +133,14 @@ class DriverTool(Protocol):
         """Set the power limit of a GPU."""
         ...
 
+    async def set_compute_mode(self, address: PciAddress, mode: ComputeMode) -> ToolAnswer:
+        """Set the compute mode of a GPU."""
+        ...
+
+    async def set_application_clocks(self, address: PciAddress, memory_mhz: int, graphics_mhz: int) -> ToolAnswer:
+        """Set the clocks that applications on a GPU get."""
+        ...
+
 
 class FaultInjector(Protocol):
     """Injects faults into the simulation."""

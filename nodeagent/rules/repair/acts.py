@@ -1,6 +1,6 @@
 """Acts: what mode act may do by itself, what an answer makes of a session, and what the polls after an act prove."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -77,6 +77,14 @@ def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: Driv
     released = "the driver is released: `nodeagent resume` takes the driver back" if is_released else ""
     others = tuple(filter(None, (*marks, released)))
     return Reach(up_to=Rung(settings.up_to), reboot_by=settings.reboot_by, left_to_others=others)
+
+
+def is_request_stale(node: ClusterNode | None, key: str, sessions: Iterable[FaultSession]) -> bool:
+    """Whether the agent's annotation on the node requests a reboot that no session waits for."""
+    if node is None or key not in node.written_annotations:
+        return False
+    waiting = (session.under_way for session in sessions if session.is_open)
+    return not any(attempt is not None and attempt.is_own and attempt.rung is Rung.REBOOT for attempt in waiting)
 
 
 def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, moment: Moment) -> FaultSession:

@@ -4,14 +4,15 @@ Owns that exit code 0 is no success: the proof decides. A code or a text that is
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
-from nodeagent.model.gpu import Gpu
+from nodeagent.model.gpu import ComputeMode, Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.repairs import KeptSettings, Outcome, Rung, ToolAnswer
 from nodeagent.model.values import Value
 
-S = TypeVar("S", bool, int)
+S = TypeVar("S")
 
 BAD_ARGUMENT: Final = 2
 _CODES: Final[Mapping[int, Outcome]] = {
@@ -79,8 +80,8 @@ def _find_peers(said: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", found["indexes"])) if found else ()
 
 
-def keep_settings(gpus: Iterable[Gpu]) -> tuple[KeptSettings, ...]:
-    """The settings of GPUs that a reset may take back."""
+def keep_settings(gpus: Iterable[Gpu], by_mps: Collection[GpuUuid] = ()) -> tuple[KeptSettings, ...]:
+    """The settings of GPUs that a reset may take back; the MPS daemon of a GPU sets the compute mode itself."""
     return tuple(
         KeptSettings(
             gpu=gpu.uuid,
@@ -88,6 +89,8 @@ def keep_settings(gpus: Iterable[Gpu]) -> tuple[KeptSettings, ...]:
             index=gpu.index,
             persistence_mode=gpu.persistence_mode,
             power_limit_milliwatts=gpu.power_limit_milliwatts,
+            compute_mode=None if gpu.uuid in by_mps else gpu.compute_mode,
+            application_clocks_mhz=gpu.application_clocks_mhz,
             mig_enabled=None if gpu.mig is None else gpu.mig.enabled,
             ecc_enabled=gpu.ecc_enabled,
         )
@@ -100,17 +103,20 @@ class PutBack(Value, frozen=True):
 
     persistence_mode: bool | None = None
     power_limit_milliwatts: int | None = None
+    compute_mode: ComputeMode | None = None
+    application_clocks_mhz: tuple[int, int] | None = None
     remarks: tuple[str, ...] = ()
 
 
 def find_changed(kept: KeptSettings, gpu: Gpu) -> PutBack:
     """The differences from the settings before; a setting that cannot be read, before or now, is left alone."""
-    power, persistence = gpu.power_limit_milliwatts, gpu.persistence_mode
     now = {"MIG mode": None if gpu.mig is None else gpu.mig.enabled, "ECC": gpu.ecc_enabled}
     before = {"MIG mode": kept.mig_enabled, "ECC": kept.ecc_enabled}
     return PutBack(
-        persistence_mode=_find_lost(kept.persistence_mode, persistence),
-        power_limit_milliwatts=_find_lost(kept.power_limit_milliwatts, power),
+        persistence_mode=_find_lost(kept.persistence_mode, gpu.persistence_mode),
+        power_limit_milliwatts=_find_lost(kept.power_limit_milliwatts, gpu.power_limit_milliwatts),
+        compute_mode=_find_lost(kept.compute_mode, gpu.compute_mode),
+        application_clocks_mhz=_find_lost(kept.application_clocks_mhz, gpu.application_clocks_mhz),
         remarks=tuple(
             f"{name} of GPU {kept.index} was {_NAMES[before[name]]} and is {_NAMES[now[name]]}"
             for name in now

@@ -11,7 +11,7 @@ from nodeagent.model.driver import DriverPhase
 from nodeagent.model.errors import MpsRefused, MpsSilent
 from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.journal import Step
-from nodeagent.model.mps import MpsLimits, MpsPhase
+from nodeagent.model.mps import MpsLimits, MpsPhase, MpsPlace
 from nodeagent.model.ports import ProcessPlace
 from nodeagent.rules.mps.access import plan_place
 from nodeagent.rules.mps.daemons import OWNER
@@ -243,4 +243,30 @@ async def test_a_made_up_daemon_that_is_not_there_does_not_answer(clock: FakeClo
         await anyio.sleep(1)
         await host.kill(pid)
     assert await host.find(place) is None
+    world.close()
+
+
+class Unkillable(SimulatedMps):
+    """A daemon that no command and no signal ends."""
+
+    async def ask(self, place: MpsPlace, commands: Sequence[str], timeout_seconds: float = 0.0) -> tuple[str, ...]:
+        if commands[0].startswith("quit"):
+            raise MpsSilent("it does not answer")
+        return await super().ask(place, commands, timeout_seconds)
+
+    async def kill(self, pid: int) -> None:
+        """Do nothing."""
+
+
+async def test_a_daemon_that_survives_its_kill_is_shown_with_its_process(clock: FakeClock, tmp_path: Path) -> None:
+    """Whoever wants the GPU unused has to know who has it; with the driver back the daemon is at work again."""
+    world = World(clock, tmp_path)
+    world.host = Unkillable()
+    async with world.running():
+        (first,) = await world.until_phase(MpsPhase.READY)
+        world.drive(DriverPhase.RELEASED)
+        (stuck,) = await world.until_phase(MpsPhase.WAITING)
+        assert stuck.pid == first.pid is not None
+        world.drive(DriverPhase.READY)
+        assert (await world.until_phase(MpsPhase.READY))[0].pid == first.pid
     world.close()

@@ -37,6 +37,8 @@ QUESTIONS: Final[tuple[list[str], ...]] = (
     ["--gpu-reset", "bus", "-i", GPU],
     ["-i", GPU, "-pm", "0"],
     ["-i", GPU, "-pl", "500"],
+    ["-i", GPU, "-c", "EXCLUSIVE_PROCESS"],
+    ["-i", GPU, "-ac", "2619,1980"],
 )
 """All that the agent or a remedy of its names, nothing at all, and an option that there is not."""
 OF_SUBCOMMANDS: Final = {"compute-policy", "--set-timeslice"}

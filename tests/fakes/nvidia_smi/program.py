@@ -1,4 +1,4 @@
-"""A stand-in for nvidia-smi: answers `--gpu-reset` as a file says, and keeps persistence mode and power limit in files.
+"""A stand-in for nvidia-smi: answers `--gpu-reset` as a file says, and keeps the settings of GPUs in files.
 
 Run as a program with the folder of its files in `FAKE_NVIDIA_SMI`. Without a driver, or its library, every question has
 the one answer of the original.
@@ -13,7 +13,7 @@ from typing import Final
 from tests.fakes.nvidia_smi.answers import ANSWERS, RUN
 
 ANSWER, LOG = "answer", "log"
-_OPTIONS: Final = {"-pm": "persistence", "-pl": "power"}
+_OPTIONS: Final = {"-pm": "persistence", "-pl": "power", "-c": "compute-mode", "-ac": "clocks"}
 
 
 class FakeSmi:

@@ -136,6 +136,20 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             "device_plugin.mps_root: socket path '/",
         ),
         ("{repairs: {reboot_by: command}}", "repairs.reboot_command: repairs.reboot_by: command has no command to run"),
+        ("{repairs: {reboot_command: [reboot]}}", "repairs.reboot_command: repairs.reboot_by is none"),
+        ("{repairs: {reboot_by: webhook}}", "repairs.reboot_webhook.url: repairs.reboot_by: webhook has no URL"),
+        (
+            "{repairs: {reboot_webhook: {url: https://x/y}}}",
+            "repairs.reboot_webhook: repairs.reboot_by is none: set it to webhook",
+        ),
+        (
+            "{repairs: {reboot_by: webhook, reboot_webhook: {url: https://x}, reboot_annotation: {key: a}}}",
+            "repairs.reboot_annotation: repairs.reboot_by is webhook",
+        ),
+        (
+            "{repairs: {reboot_by: node_annotation}, kubernetes: {enabled: 'false'}}",
+            "repairs.reboot_by: kubernetes.enabled is false",
+        ),
         ("{runtime: {shim: true}, cdi: {enabled: false}}", "runtime.shim: what it looks up is made with the CDI"),
         ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),
     ],

@@ -18,6 +18,7 @@ from nodeagent.core.children.ask_once import ask_once
 from nodeagent.core.children.child_setup import claim_answers
 from nodeagent.core.children.frames import read_frames, write_frame
 from nodeagent.core.errors import CoreError
+from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.repairs import ToolAnswer
 
@@ -47,11 +48,22 @@ class DriverToolChild:
 
     async def set_persistence(self, address: PciAddress, *, is_on: bool) -> ToolAnswer:
         """Set the persistence mode of a GPU."""
-        return await run_tool([*self._tool, "-i", address, "-pm", str(int(is_on))], SETTING_SECONDS)
+        return await self._set(address, "-pm", str(int(is_on)))
 
     async def set_power_limit(self, address: PciAddress, milliwatts: int) -> ToolAnswer:
         """Set the power limit of a GPU."""
-        return await run_tool([*self._tool, "-i", address, "-pl", f"{milliwatts / 1000:g}"], SETTING_SECONDS)
+        return await self._set(address, "-pl", f"{milliwatts / 1000:g}")
+
+    async def set_compute_mode(self, address: PciAddress, mode: ComputeMode) -> ToolAnswer:
+        """Set the compute mode of a GPU."""
+        return await self._set(address, "-c", mode.name)
+
+    async def set_application_clocks(self, address: PciAddress, memory_mhz: int, graphics_mhz: int) -> ToolAnswer:
+        """Set the clocks that applications on a GPU get."""
+        return await self._set(address, "-ac", f"{memory_mhz},{graphics_mhz}")
+
+    async def _set(self, address: PciAddress, option: str, value: str) -> ToolAnswer:
+        return await run_tool([*self._tool, "-i", address, option, value], SETTING_SECONDS)
 
 
 async def run_tool(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:

@@ -52,6 +52,8 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 """Compute capabilities with 64 cores in a multiprocessor; all others since Pascal have 128."""
 
 _CPU_MASK_WORDS = 16
+_COMPUTE_MODES = range(4)
+"""Those of `model.gpu.ComputeMode`."""
 _INTEGRATED = "(nvgpu)"
 """How the names of Tegra's GPUs end, where a library lists them at all."""
 _INFOROM_SECONDS = 3600.0
@@ -124,12 +126,15 @@ def _read_facts(query: Query, gpu: dict[str, Any]) -> None:
     if cores is not None and capability is not None:
         gpu["multiprocessor_count"] = cores // (64 if capability in _NARROW_MULTIPROCESSORS else 128)
     _put_flag(gpu, "persistence_mode", query.ask("persistence_mode", "nvmlDeviceGetPersistenceMode"))
+    mode = query.ask("compute_mode", "nvmlDeviceGetComputeMode")
+    put(gpu, "compute_mode", mode if mode in _COMPUTE_MODES else None)
+    _put_application_clocks(query, gpu)
     ecc = query.ask("ecc_enabled", "nvmlDeviceGetEccMode")
     _put_flag(gpu, "ecc_enabled", None if ecc is None else ecc[0])
-    mode = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
+    virtualization = query.ask("virtualization_mode", "nvmlDeviceGetVirtualizationMode", default=0)
     addressing = query.ask("addressing_mode", "nvmlDeviceGetAddressingMode")
     put(gpu, "addressing_mode", ADDRESSING_MODES.get(addressing))
-    gpu["virtualization_mode"] = VIRTUALIZATION_MODES.get(mode, "none")
+    gpu["virtualization_mode"] = VIRTUALIZATION_MODES.get(virtualization, "none")
 
 
 def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool | None]]) -> bool | None:
@@ -144,6 +149,13 @@ def _read_inforom(query: Query, uuid: str, inforoms: dict[str, tuple[float, bool
         query.mark("inforom_valid", code)
     inforoms[uuid] = now, valid
     return valid
+
+
+def _put_application_clocks(query: Query, gpu: dict[str, Any]) -> None:
+    kinds = (pynvml.NVML_CLOCK_MEM, pynvml.NVML_CLOCK_GRAPHICS)
+    clocks = [query.ask("application_clocks_mhz", "nvmlDeviceGetApplicationsClock", kind) for kind in kinds]
+    if None not in clocks:
+        gpu["application_clocks_mhz"] = clocks
 
 
 def _put_flag(values: dict[str, Any], name: str, value: int | None) -> None:

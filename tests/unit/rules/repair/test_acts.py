@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.gpu import Mig
-from nodeagent.model.repairs import Outcome, Rung, ToolAnswer
-from nodeagent.rules.repair.acts import Reach, judge_proof, refuse_act, take_reading
+from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.gpu import ComputeMode, Mig
+from nodeagent.model.repairs import Ending, Outcome, Rung, ToolAnswer
+from nodeagent.rules.repair.acts import Reach, is_request_stale, judge_proof, refuse_act, take_reading
 from nodeagent.rules.repair.outcomes import PutBack, Reading, find_changed, keep_settings, read_answer
 from nodeagent.rules.repair.plans import plan_sessions
 from nodeagent.rules.repair.sessions import Moment, begin_attempt
@@ -124,6 +125,19 @@ def test_a_plan_of_mode_act_says_the_first_obstacle_or_that_it_is_about_to_act()
     assert plan.obstacles == ("the attempt of session 1 has not ended",)
 
 
+@pytest.mark.parametrize(
+    ("rung", "is_own", "is_stale"), [(Rung.REBOOT, True, False), (Rung.REBOOT, False, True), (Rung.RESET, True, True)]
+)
+def test_a_request_for_a_reboot_is_stale_without_a_session_that_waits(rung: Rung, is_own: bool, is_stale: bool) -> None:
+    """Somebody else's annotation is left alone."""
+    node = ClusterNode(name="n", uid="u", written_annotations=("x/reboot",))
+    waiting = make_session(attempts=[replace(make_attempt(outcome=None), rung=rung, is_own=is_own)])
+    assert is_request_stale(node, "x/reboot", [waiting]) is is_stale
+    assert is_request_stale(node, "x/reboot", [make_session(), replace(waiting, ending=Ending.REMOVED)])
+    assert not is_request_stale(node, "x/other", [])
+    assert not is_request_stale(None, "x/reboot", [])
+
+
 def test_the_polls_after_an_act_prove_the_gpus_or_not() -> None:
     """Evidence about other GPUs does not count; a GPU that does not answer is not proven."""
     session, well = make_session(attempts=[make_attempt(outcome=None)]), find_faults(NODE, {1: (make_fault(),)})
@@ -145,6 +159,8 @@ def test_only_what_a_reset_took_back_is_put_back() -> None:
         make_gpu(2),
         persistence_mode=True,
         power_limit_milliwatts=500_000,
+        compute_mode=ComputeMode.EXCLUSIVE_PROCESS,
+        application_clocks_mhz=(2619, 1500),
         mig=Mig(enabled=True, pending=True),
         ecc_enabled=True,
     )
@@ -154,13 +170,18 @@ def test_only_what_a_reset_took_back_is_put_back() -> None:
         before,
         persistence_mode=False,
         power_limit_milliwatts=700_000,
+        compute_mode=ComputeMode.DEFAULT,
+        application_clocks_mhz=(2619, 1980),
         mig=Mig(enabled=False, pending=False),
         ecc_enabled=False,
     )
     found = find_changed(kept, lost)
     assert (found.persistence_mode, found.power_limit_milliwatts) == (True, 500_000)
+    assert (found.compute_mode, found.application_clocks_mhz) == (ComputeMode.EXCLUSIVE_PROCESS, (2619, 1500))
     assert found.remarks == ("MIG mode of GPU 2 was on and is off", "ECC of GPU 2 was on and is off")
-    unread = replace(lost, persistence_mode=None, power_limit_milliwatts=None, mig=None, ecc_enabled=None)
+    (shared,) = keep_settings([before], by_mps=(before.uuid,))
+    assert find_changed(shared, lost) == replace(found, compute_mode=None)
+    unread = replace(make_gpu(2), persistence_mode=None, power_limit_milliwatts=None, mig=None, ecc_enabled=None)
     assert find_changed(kept, unread) == PutBack()
     (unknown,) = keep_settings([unread])
     assert find_changed(unknown, lost) == PutBack()

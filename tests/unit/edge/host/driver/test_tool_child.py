@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from nodeagent.edge.host.driver.tool_child import DriverToolChild, run_command, run_tool
+from nodeagent.model.gpu import ComputeMode
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.repairs import Outcome, Rung
 from nodeagent.rules.repair.outcomes import read_answer
@@ -30,11 +31,15 @@ async def test_the_program_is_asked_by_addresses_and_its_answer_is_passed_on(smi
     assert (done.code, done.said) == (0, ANSWERS["done"].said)
     assert (await tool.set_persistence(ONE, is_on=True)).code == 0
     assert (await tool.set_power_limit(TWO, 500_500)).code == 0
+    assert (await tool.set_compute_mode(TWO, ComputeMode.EXCLUSIVE_PROCESS)).code == 0
+    assert (await tool.set_application_clocks(TWO, 2619, 1500)).code == 0
     assert smi.read_log() == [
         f"--gpu-reset -i {ONE}",
         f"--gpu-reset bus -i {ONE},{TWO}",
         f"-i {ONE} -pm 1",
         f"-i {TWO} -pl 500.5",
+        f"-i {TWO} -c EXCLUSIVE_PROCESS",
+        f"-i {TWO} -ac 2619,1500",
     ]
 
 

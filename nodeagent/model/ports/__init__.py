@@ -43,6 +43,7 @@ from nodeagent.model.ports.journal import (
     CordonStore,
     FractionJournal,
     RepairJournal,
+    UpgradeJournal,
 )
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
@@ -104,6 +105,7 @@ __all__ = [
     "ReceiptFiles",
     "RepairJournal",
     "ShimHost",
+    "UpgradeJournal",
     "VgpuLibrary",
     "Withdraw",
 ]

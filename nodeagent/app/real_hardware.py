@@ -102,7 +102,10 @@ class RealHardware:
             run=self._run,
             nodes=HostDeviceNodes(self._read_files, self._workers[1]),
             modules=HostModules(
-                self._workers[3], proc_root=self._settings.node.proc_dir, host_root=self._settings.node.host_root
+                self._workers[3],
+                proc_root=self._settings.node.proc_dir,
+                sys_root=self._settings.node.sys_dir,
+                host_root=self._settings.node.host_root,
             ),
             markers=MarkerDirectory(self._settings.driver.validation_dir, self._workers[2]),
             read_place=self._read_place,

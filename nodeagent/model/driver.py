@@ -115,6 +115,17 @@ class ModuleSearch(Value, frozen=True):
     refusal: ModuleRefusal | None = None
 
 
+class LoadedModule(Value, frozen=True):
+    """A kernel module that is loaded."""
+
+    name: str
+    """As the kernel writes the name, with underscores."""
+    references: int | None
+    """How often the module is used, by other modules too; `None` for a module that is just coming or going."""
+    holders: tuple[str, ...] = ()
+    """The modules that need this one."""
+
+
 class DriverEvidence(Value, frozen=True):
     """Everything observed in a single poll of the driver, without conclusions."""
 

@@ -16,6 +16,8 @@ LIBRARY: Final = "NVML"
 KERNEL_MODULE: Final = "nvidia"
 UNIFIED_MEMORY_MODULE: Final = "nvidia-uvm"
 """As modprobe takes the name; the kernel writes it with an underscore."""
+RELOADED_MODULES: Final = ("nvidia_drm", "nvidia_modeset", "nvidia_peermem", "gdrdrv", "nvidia_uvm", "nvidia")
+"""The driver's modules and those built on the driver, in the order of their removal, as the kernel writes the names."""
 UNIFIED_MEMORY_NODES: Final = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 CAPABILITY_NODE: Final = "/dev/nvidia-caps/nvidia-cap{minor}"
 """The device node of a MIG capability."""

@@ -9,6 +9,7 @@ HostError
 ├── KernelLogUnavailable  the kernel log cannot be read (any longer)
 ├── DeviceNodeNotApplied  a device node or its link could not be made right
 ├── ModulesNotLoaded      the host's modprobe did not load kernel modules
+├── ModulesNotUnloaded    the host's modprobe did not unload kernel modules
 ├── DirectoryNotPrivate   a private directory is another user's, or open to another user
 ├── ProgramMissing        a program of ours for the host is not part of this installation
 ├── ProgramUnfit          a program of ours does not run on this host
@@ -157,6 +158,10 @@ class DeviceNodeNotApplied(HostError):
 
 class ModulesNotLoaded(HostError):
     """The host's modprobe did not load kernel modules; the message is modprobe's own, or why it was not run."""
+
+
+class ModulesNotUnloaded(HostError):
+    """The host's modprobe did not unload kernel modules; the message is modprobe's own, or why it was not run."""
 
 
 class ProgramMissing(HostError):

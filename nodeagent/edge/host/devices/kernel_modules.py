@@ -5,10 +5,11 @@ judge: all answers are plain values, empty where the kernel is silent.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute
+from nodeagent.edge.host.files.pseudo_file import list_names, read_attribute, read_number
+from nodeagent.model.driver import LoadedModule
 from nodeagent.model.values import Value
 
 _VERSION_AFTER_MODULE = re.compile(r"Module\b.*?\s(\d+(?:\.\d+){1,2})(?=\s|$)")
@@ -55,6 +56,16 @@ def read_module_status(sys_root: Path = Path("/sys"), proc_root: Path = Path("/p
         open_module=told.open_module,
         nouveau_loaded=(sys_root / "module" / "nouveau").is_dir() or "nouveau" in modules,
         unified_memory_loaded=(sys_root / "module" / "nvidia_uvm").is_dir() or "nvidia_uvm" in modules,
+    )
+
+
+def read_loaded_modules(names: Iterable[str], sys_root: Path = Path("/sys")) -> tuple[LoadedModule, ...]:
+    """The loaded ones of some modules."""
+    places = (sys_root / "module" / name for name in names)
+    return tuple(
+        LoadedModule(name=place.name, references=read_number(place / "refcnt"), holders=list_names(place / "holders"))
+        for place in places
+        if place.is_dir()
     )
 
 

@@ -1,25 +1,38 @@
-"""Loads the driver's kernel modules by the host's own modprobe.
+"""Loads and unloads the driver's kernel modules by the host's own modprobe.
 
-Owns the command line and the deadline. Refuses to unload a module, to force one, and to load one that the host's
-configuration blacklists: somebody wanted it so.
+Owns the command lines and the deadlines. Refuses to force a module in or out, and to load one that the host's
+configuration blacklists: somebody wanted it so. A removal runs in a process that may be abandoned: a driver may wait in
+the kernel for ever, where no signal comes through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
 from nodeagent.core.log.audit import noting
 from nodeagent.edge.host.devices.host_scan import run_command
-from nodeagent.edge.host.errors import ModulesNotLoaded
+from nodeagent.edge.host.devices.kernel_modules import read_loaded_modules
+from nodeagent.edge.host.driver.tool_child import NOT_STARTED, run_tool
+from nodeagent.edge.host.errors import HostError, ModulesNotLoaded, ModulesNotUnloaded
 from nodeagent.edge.host.files.pseudo_file import read_attribute
+from nodeagent.edge.host.host_worker import HostWorker
+from nodeagent.model.driver import LoadedModule
+from nodeagent.model.nvidia import RELOADED_MODULES
+from nodeagent.model.repairs import ToolAnswer
+
+R = TypeVar("R")
 
 _LOAD_SECONDS: Final = 60.0
 """Some seconds for each GPU of a node, after a cold start."""
+_UNLOAD_SECONDS: Final = 120.0
+"""A driver lets go of some GPUs each second."""
 _SPARE_SECONDS: Final = 2.0
 _FLAGS: Final = ("-a", "-b")
 """All the modules named, and the host's blacklist for names as well as for aliases."""
+_NO_PROGRAM: Final = "the kernel is to load no modules, kernel.modprobe is empty"
 
 
 class HostModules:
@@ -30,11 +43,12 @@ class HostModules:
         worker: WorkerThread,
         *,
         proc_root: Path = Path("/proc"),
+        sys_root: Path = Path("/sys"),
         host_root: Path = Path("/"),
         timeout_seconds: float = _LOAD_SECONDS,
     ) -> None:
         self._worker, self._timeout_seconds = worker, timeout_seconds
-        self._proc_root, self._host_root = proc_root, host_root
+        self._proc_root, self._sys_root, self._host_root = proc_root, sys_root, host_root
 
     async def load(self, modules: Sequence[str]) -> str:
         """Load the modules, and those that these need; empty when done, else what stood in the way."""
@@ -57,10 +71,41 @@ class HostModules:
         if problem:
             raise ModulesNotLoaded(problem)
 
+    async def read_loaded(self) -> tuple[LoadedModule, ...]:
+        """The driver's loaded modules, and those built on the driver.
+
+        Raises:
+            HostError: The kernel does not answer in time.
+        """
+        return await self._read(lambda: read_loaded_modules(RELOADED_MODULES, self._sys_root), "reading kernel modules")
+
+    async def unload(self, modules: Sequence[str], timeout_seconds: float = _UNLOAD_SECONDS) -> ToolAnswer:
+        """Unload modules that nothing uses, in this order."""
+        answer = ToolAnswer(code=None)
+        with suppress(ModulesNotUnloaded), noting("module", " ".join(modules), "unload"):
+            answer = await self._run_removal(modules, timeout_seconds)
+            if answer.code != 0:
+                raise ModulesNotUnloaded(answer.describe())
+        return answer
+
+    async def _run_removal(self, modules: Sequence[str], timeout_seconds: float) -> ToolAnswer:
+        try:
+            command = await self._read(self._find_modprobe, "finding modprobe")
+        except HostError as error:
+            return ToolAnswer(code=None, said=str(error))
+        if not command:
+            return ToolAnswer(code=NOT_STARTED, said=_NO_PROGRAM)
+        return await run_tool([*command, "-r", *modules], timeout_seconds)
+
+    async def _read(self, function: Callable[[], R], what: str) -> R:
+        return await HostWorker(self._worker, self._sys_root, _SPARE_SECONDS).run(function, what)
+
     def _run_modprobe(self, modules: Sequence[str]) -> str:
-        # The kernel's own word for the program by which it loads modules; empty where it is to load none.
+        command = self._find_modprobe()
+        return run_command((*command, *_FLAGS, *modules), self._timeout_seconds) if command else _NO_PROGRAM
+
+    def _find_modprobe(self) -> tuple[str, ...]:
+        """The kernel's own word for the program by which it loads modules; empty where it is to load none."""
         program = read_attribute(self._proc_root / "sys/kernel/modprobe")
-        if not program:
-            return "the kernel is to load no modules, kernel.modprobe is empty"
         root = () if self._host_root == Path("/") else ("chroot", str(self._host_root))
-        return run_command((*root, program, *_FLAGS, *modules), self._timeout_seconds)
+        return (*root, program) if program else ()

@@ -1,6 +1,7 @@
-"""Loading kernel modules: by a modprobe that writes down what it was asked."""
+"""Loading and unloading kernel modules: by a modprobe that writes down what it was asked."""
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.edge.host.driver.module_loader import HostModules
+from nodeagent.model.driver import LoadedModule
 from tests.support.threads import StuckThread
 from tests.unit.edge.host.tree import HostTree
 
@@ -70,6 +72,7 @@ async def test_a_modprobe_that_cannot_even_be_ended_is_left_behind(host: HostTre
     """The driver's start may hang in the kernel, where no signal comes through."""
     modules = HostModules(StuckThread("kernel modules"), proc_root=host.proc)
     assert "loading kernel modules" in await modules.load(MODULES)
+    assert (await modules.unload(MODULES)).code is None
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
@@ -93,3 +96,44 @@ async def test_from_a_container_the_hosts_program_runs_in_the_hosts_root(
     monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
     assert (await load(host, host_root=host.root))[0] == ""
     assert (host.root / "asked").read_text() == f"{host.root} /sbin/modprobe -a -b nvidia nvidia-uvm\n"
+
+
+@pytest.fixture
+async def modules(host: HostTree) -> AsyncIterator[HostModules]:
+    worker = WorkerThread("kernel modules")
+    yield HostModules(worker, proc_root=host.proc, sys_root=host.sys)
+    worker.close()
+
+
+async def test_the_loaded_modules_are_read_with_their_holders(host: HostTree, modules: HostModules) -> None:
+    """A module that is on its way has no count yet; one of another maker is not read."""
+    host.write("sys/module/nvidia/refcnt", "3\n")
+    for holder in ("nvidia_fs", "nvidia_uvm"):
+        host.link(f"sys/module/nvidia/holders/{holder}", f"../../{holder}")
+    (host.sys / "module/nvidia_uvm/holders").mkdir(parents=True)
+    host.write("sys/module/ext4/refcnt", "1\n")
+    assert await modules.read_loaded() == (
+        LoadedModule(name="nvidia_uvm", references=None),
+        LoadedModule(name="nvidia", references=3, holders=("nvidia_fs", "nvidia_uvm")),
+    )
+
+
+async def test_modules_are_unloaded_without_force_in_the_order_asked_for(host: HostTree, modules: HostModules) -> None:
+    name_program(host, f'echo "$@" > {host.root}/asked')
+    changes = list[Change]()
+    with keeping(changes.append):
+        assert (await modules.unload(("nvidia_uvm", "nvidia"))).code == 0
+    assert (host.root / "asked").read_text() == "-r nvidia_uvm nvidia\n"
+    assert [(each.name, each.action, each.outcome) for each in changes] == [("nvidia_uvm nvidia", "unload", "done")]
+
+
+async def test_a_removal_that_is_refused_is_an_answer(host: HostTree, modules: HostModules) -> None:
+    """The audit log has the refusal, not a removal."""
+    name_program(host, 'echo "modprobe: FATAL: Module nvidia is in use."; exit 1')
+    changes = list[Change]()
+    with keeping(changes.append):
+        answer = await modules.unload(("nvidia",))
+    assert answer.describe() == "exit code 1: modprobe: FATAL: Module nvidia is in use."
+    assert "is in use" in changes[0].outcome
+    host.write("proc/sys/kernel/modprobe", "")
+    assert "kernel.modprobe is empty" in (await modules.unload(("nvidia",))).said

@@ -52,10 +52,14 @@ class PutAside(Value, frozen=True):
     """The former value of each paused label of the node."""
     services: tuple[str, ...] = ()
     """The services of the host that were stopped."""
+    modules: tuple[str, ...] = ()
+    """The kernel modules that were loaded, in the order of their loading."""
+    driver_pods: tuple[str, ...] = ()
+    """The pods that brought the old driver and leave with the driver, as `namespace/name`."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is paused."""
+        """Whether nobody waits to come back."""
         return not self.labels and not self.services
 
 

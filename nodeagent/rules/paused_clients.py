@@ -52,7 +52,6 @@ class ClientPause(Value, frozen=True):
 
 
 MIG_PAUSE: Final = ClientPause(value=PAUSED_FOR_MIG, jobs=_OF_CARDS)
-DRIVER_JOB: Final = "driver"
 UPGRADE_PAUSE: Final = ClientPause(
     value=PAUSED_FOR_UPGRADE,
     jobs={
@@ -68,5 +67,3 @@ UPGRADE_PAUSE: Final = ClientPause(
     },
 )
 """Further DaemonSets have handles of the driver that outlive a change of MIG devices, and keep a module loaded."""
-DRIVER_PAUSE: Final = ClientPause(value=PAUSED_FOR_UPGRADE, jobs={DRIVER_JOB: "nvidia-driver-daemonset"})
-"""The driver's own pod leaves with its modules, and comes back from the newest template."""

@@ -57,7 +57,7 @@ def list_obstacles(wish: Wish, node: ClusterNode | None, past: Sequence[DriverUp
     yield from list_marks(node)
     if past and past[0].wanted == wish.wanted and past[0].ending is not UpgradeEnding.DONE and not past[0].may_repeat:
         yield (
-            f"upgrade {past[0].number} to {wish.wanted} has {past[0].ending}: {past[0].why_not_done};"
+            f"upgrade {past[0].number} to {wish.wanted} was not done: {past[0].why_not_done};"
             " `nodeagent driver resume` allows another try"
         )
 

@@ -21,13 +21,11 @@ class Act(StrEnum):
     """Work of a step that takes its time."""
 
     UNLOAD = "unload"
-    """The driver is let go, and the modules are taken out."""
+    """The driver is let go, and the modules are taken out, by the driver's own pod where a pod has brought them."""
     INSTALL = "install"
     """The command of the settings runs, where there is one, and the modules are loaded."""
     LOAD = "load"
     """The modules that are there are loaded."""
-    ADMIT = "admit"
-    """The driver's own pod may come, with the driver that it brings."""
 
 
 class Answer(Value, frozen=True):
@@ -155,19 +153,18 @@ def _unload(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
 def _await(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
     if _is_late(upgrade, seen, limits):
         return Step(upgrade=fail(upgrade, f"no driver pod has loaded a driver within {limits.act_seconds:g} s"))
-    waits = f"a driver pod brings driver {upgrade.wanted}"
-    return Step(upgrade=upgrade, act=Act.ADMIT, why=waits)
+    return Step(upgrade=upgrade, why=f"a driver pod brings driver {upgrade.wanted}")
 
 
 def _go_back(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
     """Load what is there: some modules may be out already, although the driver itself is loaded."""
-    act = Act.ADMIT if limits.installed_by == CONTAINER else Act.LOAD
-    if seen.module and seen.answer is not None and seen.answer.act is act:
+    is_by_pod = limits.installed_by == CONTAINER
+    answer = seen.answer if seen.answer is not None and seen.answer.act is Act.LOAD else None
+    if seen.module and (is_by_pod or answer is not None):
         return _enter(upgrade, UpgradePhase.RESTORE, seen)
-    problem = seen.answer.problem if seen.answer is not None and seen.answer.act is act else ""
-    waits = problem or "a driver pod brings its driver" if act is Act.ADMIT else problem
+    waits = "a driver pod brings its driver" if is_by_pod else answer.problem if answer is not None else ""
     why = f"{upgrade.why_not_done}; no driver is loaded{f': {waits}' if waits else ''}"
-    return Step(upgrade=upgrade, act=act, why=why)
+    return Step(upgrade=upgrade, act=None if is_by_pod else Act.LOAD, why=why)
 
 
 def _end(upgrade: DriverUpgrade, seen: Seen) -> Step:

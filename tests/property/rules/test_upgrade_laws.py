@@ -21,7 +21,8 @@ class UpgradedNode:
     def __init__(self, way: InstalledBy) -> None:
         self.upgrade, self.limits = make_upgrade(), Limits(installed_by=way)
         self.module, self.disk, self.now = OLD, OLD if way != "nobody" else NEW, 0.0
-        self.holders, self.hold, self.answer = set[str](), "", None
+        self.holders, self.hold = set[str](), ""
+        self.answer: Answer | None = None
         self.command_fails = self.unload_fails = False
         self.has_unloaded = False
 
@@ -40,6 +41,8 @@ class UpgradedNode:
         self.now += ROUND_SECONDS
         if not self.upgrade.is_open:
             return
+        if self.limits.installed_by == "container" and not self.command_fails:
+            self.module = self.module or NEW
         before = self.upgrade
         step = step_upgrade(before, self.see(), self.limits)
         assert step.upgrade.phase.rank >= before.phase.rank, "a phase was gone back to"
@@ -67,8 +70,6 @@ class UpgradedNode:
                 self.module = self.disk
             case Act.LOAD:
                 self.module = self.module or self.disk
-            case Act.ADMIT:
-                self.module = self.module or ("" if self.command_fails else NEW)
         return ""
 
     def meet(self, move: str) -> None:
@@ -92,6 +93,8 @@ class UpgradedNode:
                 self.command_fails = True
             case "unload fails":
                 self.unload_fails = True
+            case _:
+                pass
 
 
 def _fields(upgrade: DriverUpgrade) -> dict[str, object]:

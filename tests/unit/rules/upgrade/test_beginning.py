@@ -66,7 +66,7 @@ def test_marks_of_others_are_obeyed(key: str, value: str, words: str) -> None:
 def test_an_upgrade_that_failed_is_not_repeated_before_a_person_allows_it() -> None:
     failed = make_upgrade(UpgradePhase.RESTORE, failure="exit code 1", ending=UpgradeEnding.FAILED)
     (obstacle,) = list_obstacles(WISH, None, (failed,))
-    assert obstacle == f"upgrade 1 to {NEW} has failed: exit code 1; `nodeagent driver resume` allows another try"
+    assert obstacle == f"upgrade 1 to {NEW} was not done: exit code 1; `nodeagent driver resume` allows another try"
     assert list(list_obstacles(WISH, None, (replace(failed, may_repeat=True),))) == []
     assert list(list_obstacles(replace(WISH, setting="590.1"), None, (failed,))) == []
 

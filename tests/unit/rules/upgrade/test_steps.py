@@ -115,15 +115,16 @@ def test_an_old_module_that_was_loaded_meanwhile_leaves_once_more() -> None:
     assert step(make_upgrade(INSTALL), see(holders=("team/train",))).act is None
 
 
-def test_a_driver_pod_is_let_in_and_waited_for() -> None:
+def test_a_driver_pod_is_waited_for() -> None:
+    """Beyond the time that it has, too: what it brings is taken."""
     upgrade = make_upgrade(INSTALL)
-    admitted = step(upgrade, see(""), BY_POD)
-    assert (admitted.act, admitted.why) == (Act.ADMIT, f"a driver pod brings driver {NEW}")
+    waiting = step(upgrade, see(""), BY_POD)
+    assert (waiting.act, waiting.why) == (None, f"a driver pod brings driver {NEW}")
     late = step(upgrade, see("", now=2000.0), BY_POD).upgrade
     assert late.failure == "no driver pod has loaded a driver within 1800 s"
-    waits = step(late, see("", answer=Answer(act=Act.ADMIT)), BY_POD)
-    assert (waits.act, "a driver pod brings its driver" in waits.why) == (Act.ADMIT, True)
-    assert step(late, see(OLD, answer=Answer(act=Act.ADMIT)), BY_POD).upgrade.phase is RESTORE
+    waiting = step(late, see(""), BY_POD)
+    assert (waiting.act, "a driver pod brings its driver" in waiting.why) == (None, True)
+    assert step(late, see(OLD), BY_POD).upgrade.phase is RESTORE
     come = step(late, see(NEW), BY_POD).upgrade
     assert (come.phase, come.failure) == (RESTORE, "")
     aborted = make_upgrade(INSTALL, aborted_by="alice")

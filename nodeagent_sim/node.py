@@ -49,6 +49,7 @@ def build_hardware(profile: str, live: LiveSettings, node_name: str, seed: int) 
         extras=extras,
         partitioning=gpus,
         tool=gpus,
+        modules=gpus,
     )
 
 

@@ -18,7 +18,7 @@ from nodeagent.app.wiring.mig_paused_clients import MigCluster, build_paused_cli
 from nodeagent.app.wiring.mps import MpsWiring
 from nodeagent.app.wiring.receipts import ReceiptsWiring
 from nodeagent.app.wiring.slices import SlicesWiring
-from nodeagent.components.allocations.repair_journal_task import RepairSessions
+from nodeagent.components.allocations.repair_journal_task import DriverUpgrades, RepairSessions
 from nodeagent.components.signals.nvsentinel import MEMORY as TOLD_MEMORY
 from nodeagent.components.signals.nvsentinel import STORE as TOLD_STORE
 from nodeagent.components.signals.nvsentinel_task import Nvsentinel
@@ -93,6 +93,7 @@ class OptionalComponents:
             *(self._claim_specs() if settings.claims.enabled else ()),
             *self._nvsentinel_specs(),
             *(self._repair_specs() if settings.repairs.mode != "off" else ()),
+            *(self._upgrade_specs() if settings.driver.upgrade != "off" else ()),
             *(self._proof_specs() if settings.proof.is_on else ()),
             *(self.receipts_wiring.specs() if ReceiptsWiring.is_used(self._services) else ()),
         )
@@ -215,6 +216,22 @@ class OptionalComponents:
         build = partial(build_repairs, self._services, self._hardware, sessions, prover, users, self._cluster)
         # No other gate: the findings of a node without a driver, too, are told for what they are.
         return (ComponentSpec("repairs", build, needs=("allocations_recovered",), stop_stage=10),)
+
+    def _upgrade_specs(self) -> tuple[ComponentSpec, ...]:
+        # Loaded here for the same reason as the repairs.
+        from nodeagent.app.wiring.driver_upgrades import UpgradeApi, build_upgrades  # noqa: PLC0415
+
+        cluster, is_real = self._cluster, not self._is_simulated
+        api = UpgradeApi(cluster.open_evictions) if cluster.is_in_use else None
+        prover, users = (self.prover, self.device_users) if is_real else (None, None)
+        journal = DriverUpgrades(self._kubelet.journal)
+
+        def build() -> Component:
+            draining = (cluster.open_draining(), users)
+            return build_upgrades(self._services, self._hardware, journal, self._orders, draining, api, prover)
+
+        # No other gate: an upgrade under way goes on without a driver.
+        return (ComponentSpec("upgrades", build, needs=("allocations_recovered",), stop_stage=10),)
 
     def _proof_specs(self) -> tuple[ComponentSpec, ...]:
         if self._is_simulated:

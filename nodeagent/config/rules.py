@@ -16,6 +16,7 @@ from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
+from nodeagent.config.sections.driver_upgrades import judge_upgrade
 from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions, judge_reboot
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
 from nodeagent.config.sections.slots import judge_slots
@@ -235,6 +236,7 @@ RULES: Final = (
     Rule(("fractions.enforcement", "claims.shares"), _enforcement),
     Rule(("runtime.shim", "cdi.enabled"), _shim),
     Rule((*(f"repairs.{key}" for key in _REBOOT_KEYS), "kubernetes.enabled"), judge_reboot),
+    Rule(("driver.upgrade", "driver.wanted_version", "driver.installed_by", "driver.upgrade_command"), judge_upgrade),
     Rule(("containers", "cdi.enabled"), judge_containers),
     Rule(("devices", "resources", "fractions", "device_plugin.resource_prefix", "cdi.enabled"), judge_devices),
     Rule(("sharing", "resources", "device_plugin.resource_prefix"), _resource_domains),

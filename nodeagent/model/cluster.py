@@ -25,6 +25,8 @@ MIG_UNDER_WAY = ("pending", "rebooting")
 DEPLOY_LABEL = f"{DOMAIN}/gpu.deploy."
 """Prefix of the labels by which DaemonSets of operands choose nodes; the operand's name follows."""
 PAUSED_FOR_MIG = "paused-for-mig-change"
+PAUSED_FOR_UPGRADE = "paused-for-nodeagent-upgrade"
+"""The agent's own value: the driver manager's, `paused-for-driver-upgrade`, has the agent itself let the driver go."""
 _RELEASE = re.compile(r"v(\d{1,4})\.(\d{1,4})\b")
 
 ConditionStatus = Literal["True", "False", "Unknown"]

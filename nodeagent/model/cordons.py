@@ -31,6 +31,8 @@ class CordonSource(StrEnum):
     """The agent itself: start after start on the GPU was lost. Kept beyond its end, until the GPU is proved."""
     REPAIR = "repair"
     """The agent itself: pods leave the GPU for its repair. Lifted when nothing is repaired there any more."""
+    DRIVER = "driver"
+    """The agent itself: pods leave all GPUs for an upgrade of the driver. Lifted when the upgrade has ended."""
 
 
 _SOURCES: Final = {
@@ -38,6 +40,7 @@ _SOURCES: Final = {
     CordonSource.HAMI: f"the annotation {HAMI_CORDON_ANNOTATION}",
     CordonSource.BRAKE: "the brake",
     CordonSource.REPAIR: "a repair",
+    CordonSource.DRIVER: "an upgrade of the driver",
 }
 
 
@@ -54,7 +57,7 @@ class Cordon(Value, frozen=True):
     who: str = ""
     """The person who gave the command."""
     since_seconds: float | None = None
-    """When the brake or a repair closed the GPU; `None` for a cordon by any other source."""
+    """When the agent itself closed the GPU; `None` for a cordon by a person or an annotation."""
     closings: int = 0
     """How many times the brake has closed the GPU without a proved start in between."""
 

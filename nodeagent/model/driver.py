@@ -166,6 +166,8 @@ class DriverState(Value, frozen=True):
     """Of the driver's library; the name in JSON is older than the word."""
     cuda_version: tuple[int, int] | None = None
     module_version: str = ""
+    library_version: str = ""
+    """Of the library that is installed; empty where the library's file name has none."""
     library_path: str = ""
     open_module: bool | None = None
     pci_gpus: tuple[PciAddress, ...] = ()

@@ -14,6 +14,10 @@ from nodeagent.model.values import Value
 CONFIGURED: Final = "configured"
 OrderedMode: TypeAlias = Literal[ModeWord, "configured"]
 DOOR_WORDS: Final[tuple[str, ...]] = get_args(OrderedMode)
+NO_UPGRADES: Final = (
+    "this agent upgrades no driver: set driver.upgrade to observe or act; where it is, the part has yet to start or has"
+    " failed, see `nodeagent status`"
+)
 RELEASE_SECONDS: Final = (1.0, 86400.0)
 """The shortest and the longest release of the driver."""
 
@@ -225,6 +229,24 @@ UNCORDON_GPU = Order(
     arguments=UncordonCommand,
     absent="the doors are not known yet, or their part has failed: see `nodeagent status`",
 )
+PAUSE_UPGRADE = Order(
+    path="/api/v1/pause-upgrade",
+    summary="hold the upgrade of the driver before its next step",
+    arguments=AuthoredCommand,
+    absent=NO_UPGRADES,
+)
+RESUME_UPGRADE = Order(
+    path="/api/v1/resume-upgrade",
+    summary="go on with a paused upgrade of the driver, or allow another try after one that failed",
+    arguments=AuthoredCommand,
+    absent=NO_UPGRADES,
+)
+ABORT_UPGRADE = Order(
+    path="/api/v1/abort-upgrade",
+    summary="give up the upgrade of the driver, and have everything back that it put aside",
+    arguments=AuthoredCommand,
+    absent=NO_UPGRADES,
+)
 SET_PART = Order(
     path="/api/v1/part",
     summary="give a running container other limits",
@@ -244,5 +266,8 @@ ORDERS: Final[tuple[Order[Any], ...]] = (
     SET_DOOR,
     CORDON_GPU,
     UNCORDON_GPU,
+    PAUSE_UPGRADE,
+    RESUME_UPGRADE,
+    ABORT_UPGRADE,
     SET_PART,
 )

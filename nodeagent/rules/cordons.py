@@ -128,15 +128,19 @@ def plan_uncordon(name: str, inventory: Inventory, kept: Sequence[Cordon]) -> tu
 
 
 def plan_repairs(
-    asked: Mapping[GpuUuid, str], inventory: Inventory, kept: Iterable[Cordon], now_seconds: float
+    asked: Mapping[GpuUuid, str],
+    inventory: Inventory,
+    kept: Iterable[Cordon],
+    now_seconds: float,
+    source: CordonSource = CordonSource.REPAIR,
 ) -> tuple[Cordon, ...]:
-    """The cordons of repairs, each with the time since which it stands."""
+    """The cordons of repairs, or of an upgrade of the driver, each with the time since which the cordon stands."""
     since = {one.gpu: one.since_seconds for one in kept}
     names = {gpu.uuid: str(gpu.index) for gpu in inventory.gpus}
     return tuple(
         Cordon(
             gpu=gpu,
-            source=CordonSource.REPAIR,
+            source=source,
             named=names.get(gpu, gpu),
             reason=reason,
             since_seconds=since.get(gpu, now_seconds),
@@ -173,6 +177,8 @@ def explain_opening(cordon: Cordon, index: int) -> str:
             return f"a single pod that lasts{pause}; `nodeagent gpu uncordon {index}` opens GPU {index} at once"
         case CordonSource.REPAIR:
             return f"the end of the repair: `nodeagent repairs explain {index}`"
+        case CordonSource.DRIVER:
+            return "the end of the driver's upgrade: `nodeagent driver status`"
     assert_never(cordon.source)
 
 

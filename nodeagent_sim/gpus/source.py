@@ -12,7 +12,7 @@ import anyio
 from msgspec.structs import replace
 
 from nodeagent.core.clock import Clock, SystemClock
-from nodeagent.model.driver import DriverEvidence
+from nodeagent.model.driver import DriverEvidence, LoadedModule
 from nodeagent.model.errors import DriverMismatch, DriverReleased, DriverStuck, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
@@ -202,6 +202,39 @@ class SimulatedGpus:
         """Set nothing: a simulated GPU keeps its clocks over a reset."""
         await anyio.lowlevel.checkpoint()
         return ToolAnswer(code=0, said=f"the clocks of {address} stay; {memory_mhz},{graphics_mhz} MHz were asked for")
+
+    # DriverModules
+
+    async def load(self, modules: Sequence[str]) -> str:
+        """Load the simulated module in the version of the library, where none is loaded."""
+        del modules
+        self._describe_time()
+        if not self._world.driver.loaded:
+            self._world.load_driver(self._world.driver.library_version)
+            self._wake()
+        await anyio.lowlevel.checkpoint()
+        return ""
+
+    async def read_loaded(self) -> tuple[LoadedModule, ...]:
+        """The simulated modules, held by the jobs on the GPUs."""
+        await anyio.lowlevel.checkpoint()
+        if not self._world.driver.loaded:
+            return ()
+        jobs = sum(worker.pid > 0 for gpu in self._world.gpus for worker in gpu.workers)
+        return (
+            LoadedModule(name="nvidia_uvm", references=0),
+            LoadedModule(name="nvidia", references=jobs + 1, holders=("nvidia_uvm",)),
+        )
+
+    async def unload(self, modules: Sequence[str]) -> ToolAnswer:
+        """Unload the simulated modules, which no job may hold."""
+        self._describe_time()
+        await anyio.lowlevel.checkpoint()
+        if any(worker.pid for gpu in self._world.gpus for worker in gpu.workers):
+            return ToolAnswer(code=1, said=f"Module {modules[-1]} is in use.")
+        self._world.unload_driver()
+        self._wake()
+        return ToolAnswer(code=0)
 
     # FaultInjector
 

@@ -27,11 +27,13 @@ _DELETES_PODS = "{{- if ((.Values.config).kubernetes).delete_refused_pods }}\n"
 
 _WRITES_CONDITIONS = "{{- if ((.Values.config).signals).pod_condition }}\n"
 
-_REPAIRS = '{{- if eq (((.Values.config).repairs).mode | default "off") "act" }}\n'
+_UPGRADES = '(eq (((.Values.config).driver).upgrade | default "off") "act")'
+_REPAIRS = f'{{{{- if or (eq (((.Values.config).repairs).mode | default "off") "act") {_UPGRADES} }}}}\n'
 
 _MAKES_WAY = (
-    "{{- if and ((.Values.config).mig).manage"
-    ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
+    "{{- if or (and ((.Values.config).mig).manage"
+    ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients)) '
+    f"{_UPGRADES} }}}}\n"
 )
 
 
@@ -52,14 +54,14 @@ def render_pod_label_permissions() -> str:
 
 
 def render_mig_permissions() -> str:
-    """`deploy/chart/templates/rbac-mig.yaml`: only where a MIG change asks others to make way."""
+    """`deploy/chart/templates/rbac-mig.yaml`: only where a change of MIG or driver asks others to make way."""
     name = "rbac-mig.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + _MAKES_WAY + body + "{{- end }}\n"
 
 
 def render_repair_permissions() -> str:
-    """`deploy/chart/templates/rbac-repairs.yaml`: only where the agent repairs GPUs."""
+    """`deploy/chart/templates/rbac-repairs.yaml`: only where the agent repairs GPUs or upgrades the driver."""
     name = "rbac-repairs.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + _REPAIRS + body + "{{- end }}\n"

@@ -38,6 +38,7 @@ from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
@@ -79,6 +80,7 @@ SAID_BY: Final[dict[type[Value], str]] = {
     PodConditionCounts: "signals",
     ReceiptCounts: "signals",
     RepairState: "repairs",
+    UpgradeState: "upgrades",
     GpuProofs: "proof",
 }
 _NAMES: Final = frozenset(state.__name__ for state in SAID_BY)

@@ -1,6 +1,6 @@
 """THE list of commands; `docs/cli.md` is generated from the list."""
 
-from nodeagent.cli.commands.agent import EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
+from nodeagent.cli.commands.agent import DRIVER, EXTENDER, RELEASE, RELOAD, RESUME, RUN, SIMULATE
 from nodeagent.cli.commands.cluster import CLUSTER
 from nodeagent.cli.commands.devices import CLAIMS, DEVICES, FRACTIONS, MPS
 from nodeagent.cli.commands.gpus import GPUS
@@ -38,6 +38,7 @@ ROOT = Command(
         RENDER,
         CONFIGURATION,
         RELOAD,
+        DRIVER,
         RELEASE,
         RESUME,
         EXTENDER,

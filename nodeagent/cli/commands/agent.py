@@ -1,6 +1,6 @@
 """Commands that run the agent or control a running agent."""
 
-from nodeagent.cli.commands.shared import CONFIG, NODE, SET, command_order
+from nodeagent.cli.commands.shared import ASKING, CONFIG, NODE, RECORD, SET, command_order
 from nodeagent.cli.frame.command import Argument, Command, Example
 from nodeagent.cli.frame.exit_codes import ExitCode
 from nodeagent.cli.frame.values import parse_duration
@@ -161,6 +161,53 @@ RELEASE = command_order(
     Argument(("--reason",), "why; shown on every surface", metavar="TEXT"),
     description="Devices keep their last state meanwhile. `nodeagent gpu holders` shows who else holds the driver.",
     examples=(Example("nodeagent release --for 10m --reason 'driver upgrade'", "before `modprobe -r nvidia`"),),
+)
+
+
+DRIVER = Command(
+    "driver",
+    "upgrades of the driver: whom one would touch, where it stands, and who may hold or end it",
+    examples=(Example("nodeagent driver plan", "before anything is touched"),),
+    subcommands=(
+        Command(
+            "plan",
+            "whom an upgrade of the driver would touch, and what keeps it back",
+            runs="nodeagent.cli.node.driver:plan",
+            exits=(ExitCode.UNREACHABLE,),
+            description=(
+                "Asks the running agent; nothing is touched. The pods are those that have a GPU now.\n"
+                "LAST TIME is how long the last upgrade took on this node, from the closing of the GPUs to the proof."
+            ),
+            arguments=(*ASKING, *RECORD),
+            examples=(Example("nodeagent driver plan --json", "the same for scripts"),),
+        ),
+        Command(
+            "status",
+            "the upgrade of the driver under way, and the last ones",
+            runs="nodeagent.cli.node.driver:show",
+            exits=(ExitCode.UNREACHABLE,),
+            description="Asks the running agent: the phase, what is waited for, and who was put aside meanwhile.",
+            arguments=(*ASKING, *RECORD),
+            examples=(Example("nodeagent driver status", "what is waited for"),),
+        ),
+        command_order(
+            "pause",
+            orders.PAUSE_UPGRADE,
+            description="What has begun goes on to its end; the GPUs stay closed to new pods.",
+            examples=(Example("nodeagent driver pause", "until `nodeagent driver resume`"),),
+        ),
+        command_order(
+            "resume",
+            orders.RESUME_UPGRADE,
+            examples=(Example("nodeagent driver resume", "after a pause, or once what failed is mended"),),
+        ),
+        command_order(
+            "abort",
+            orders.ABORT_UPGRADE,
+            description="Once modules are out the driver that is installed is loaded again; nobody is left paused.",
+            examples=(Example("nodeagent driver abort", "the node serves pods with the driver that it has"),),
+        ),
+    ),
 )
 
 

@@ -119,7 +119,7 @@ AUDIT = Command(
         Argument(
             ("--of",),
             "only changes of these",
-            choices=("kubernetes", "file", "service", "gpu", "process", "module", "repair"),
+            choices=("kubernetes", "file", "service", "gpu", "process", "module", "repair", "driver"),
         ),
         Argument(("--last",), "so many changes (default: 100)", metavar="N", default=100, parse=int),
     ),

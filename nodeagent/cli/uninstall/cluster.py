@@ -13,7 +13,6 @@ import anyio
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.steps import Outcome, Step
 from nodeagent.components.cluster.node_requests import parse_taint
-from nodeagent.components.mig.clients import list_paused, list_returns
 from nodeagent.components.mig.request import LayoutRequestUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
 from nodeagent.core.clock import SystemClock
@@ -26,6 +25,7 @@ from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import BRAKE_TAINT, DEPLOY_LABEL, ClusterNode
 from nodeagent.model.slices import SlicePool
+from nodeagent.rules.paused_clients import MIG_PAUSE
 
 
 async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
@@ -83,7 +83,7 @@ def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
         paused = decode_remembered(stored.body).paused if stored.body is not None else {}
     except LayoutRequestUnreadable:
         return {}
-    return list_returns(list_paused(paused, found.labels), found.labels)
+    return MIG_PAUSE.list_returns(MIG_PAUSE.list_paused(paused, found.labels), found.labels)
 
 
 async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:

@@ -130,7 +130,15 @@ class Allocations:
         if not await self._look():
             await self._adopt_checkpoint()
         await self._mend()
+        self._tell_upgrade()
         self._publish()
+
+    def _tell_upgrade(self) -> None:
+        """Tell of an upgrade of the driver that nobody goes on with, because upgrades were switched off meanwhile."""
+        is_off = self._live.now.driver.upgrade == "off"
+        open_upgrades = [one for one in self._journal.ledger.upgrades.values() if one.is_open and is_off]
+        for one in open_upgrades:
+            self._conditions.set("driver-upgrade-left", detail=f"upgrade {one.number} to {one.wanted}: {one.phase}")
 
     async def _open(self) -> bool:
         """Read the last agent's journal, once; before a successful read nothing is written over the file."""

@@ -35,7 +35,7 @@ from nodeagent.components.allocations.roles.grants import (
     Index,
     index_entries,
 )
-from nodeagent.components.allocations.roles.repairs import SessionKept, apply_session
+from nodeagent.components.allocations.roles.repairs import SessionKept, UpgradeKept, apply_session, apply_upgrade
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cordons import Cordon, CordonSource
@@ -43,6 +43,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.journal import Binding, Change, EndedClaim, FractionTable, PreparedClaim, Reservation
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.repairs import FaultSession
+from nodeagent.model.upgrades import DriverUpgrade
 from nodeagent.model.values import Value
 
 FORMAT: Final = 2
@@ -67,6 +68,7 @@ class Opened(Value, frozen=True, tag="opened"):
     cordons: Mapping[CordonSource, tuple[Cordon, ...]] = field(default_factory=dict)
     faults: HeldFaults = field(default_factory=dict)
     sessions: tuple[FaultSession, ...] = ()
+    upgrades: tuple[DriverUpgrade, ...] = ()
 
 
 Record = (
@@ -78,6 +80,7 @@ Record = (
     | AllocationModeRecord
     | CordonsKept
     | SessionKept
+    | UpgradeKept
 )
 
 _read_allocation: Final = attrgetter("allocation")
@@ -111,6 +114,7 @@ class Ledger(Value, frozen=True, dict=True):
     """Changed by no record of their own, which an earlier version would not know: a journal begun anew has them."""
     sessions: Mapping[int, FaultSession] = field(default_factory=dict)
     """Fault sessions, the closed ones for as long as their attempts count."""
+    upgrades: Mapping[int, DriverUpgrade] = field(default_factory=dict)
 
     @property
     def table(self) -> AllocationTable:
@@ -184,6 +188,7 @@ def open_record(ledger: Ledger, machine: str, boot: str) -> Opened:
         cordons=ledger.cordons,
         faults=ledger.faults,
         sessions=tuple(ledger.sessions.values()),
+        upgrades=tuple(ledger.upgrades.values()),
     )
 
 
@@ -203,6 +208,7 @@ def _read_opened(record: Opened) -> Ledger:
         cordons=record.cordons,
         faults=record.faults,
         sessions={session.number: session for session in record.sessions},
+        upgrades={upgrade.number: upgrade for upgrade in record.upgrades},
     )
 
 
@@ -220,7 +226,7 @@ class _Draft:
         self._fractions: FractionDraft | None = None
         self._claims: ClaimDraft | None = None
         self._changes, self._doors, self._cordons = dict(ledger.changes), dict(ledger.doors), dict(ledger.cordons)
-        self._sessions = dict(ledger.sessions)
+        self._sessions, self._upgrades = dict(ledger.sessions), dict(ledger.upgrades)
 
     def apply(self, record: Record) -> None:
         if isinstance(record, GrantRecord):
@@ -241,12 +247,18 @@ class _Draft:
             apply_allocation_mode(self._doors, record)
         elif isinstance(record, CordonsKept):
             apply_cordons(self._cordons, record)
-        elif isinstance(record, SessionKept):
-            apply_session(self._sessions, record, self._next_number)
+        elif isinstance(record, SessionKept | UpgradeKept):
+            self._apply_repair(record)
         else:
             self._begin(_read_opened(record))
             self._open_grants()  # the history may have to be shortened
         self._next_number = max(self._next_number, _read_number(record) + 1)
+
+    def _apply_repair(self, record: SessionKept | UpgradeKept) -> None:
+        if isinstance(record, SessionKept):
+            apply_session(self._sessions, record, self._next_number)
+        else:
+            apply_upgrade(self._upgrades, record, self._next_number)
 
     def _open_grants(self) -> GrantDraft:
         if self._grants is None:
@@ -268,6 +280,7 @@ class _Draft:
             cordons=self._cordons,
             faults=known.faults if grants is None else grants.faults,
             sessions=self._sessions,
+            upgrades=self._upgrades,
         )
         # Where `cached_property` keeps its value: the index kept up to date by the draft.
         ledger.__dict__["index"] = known.index if grants is None else grants.index
@@ -284,4 +297,6 @@ def _read_number(record: Record) -> int:
         return record.binding.number
     if isinstance(record, SessionKept):
         return record.session.number
+    if isinstance(record, UpgradeKept):
+        return record.upgrade.number
     return record.number if isinstance(record, Stepped) else 0

@@ -116,7 +116,8 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
     sessions = {
         number + offset: replace(session, number=number + offset) for number, session in present.sessions.items()
     }
-    used = (*fractions.reservations, *fractions.bindings, *changes, *sessions)
+    upgrades = {number + offset: replace(one, number=number + offset) for number, one in present.upgrades.items()}
+    used = (*fractions.reservations, *fractions.bindings, *changes, *sessions, *upgrades)
     return replace(
         ledger,
         next_number=max(ledger.next_number, *(number + 1 for number in used)) if used else ledger.next_number,
@@ -128,6 +129,7 @@ def merge_ledgers(recovered: Ledger, present: Ledger, history_max: int) -> Ledge
         cordons={**ledger.cordons, **present.cordons},
         faults=_merge_faults(ledger.faults, {holdings.get(key, key): seen for key, seen in present.faults.items()}),
         sessions={**ledger.sessions, **sessions},
+        upgrades={**ledger.upgrades, **upgrades},
     )
 
 

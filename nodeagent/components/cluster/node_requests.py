@@ -3,7 +3,7 @@
 Owns the keys of the pause protocol, and the rules for the taints.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from nodeagent.config.named import LABEL
@@ -13,6 +13,7 @@ from nodeagent.model.cluster import (
     MIG_STATE_LABEL,
     MIG_UNDER_WAY,
     PAUSED_FOR_MIG,
+    PAUSED_FOR_UPGRADE,
     ClusterNode,
     NodeRequests,
     Taint,
@@ -40,7 +41,7 @@ def read_node_requests(node: ClusterNode, *, cuts: bool = False) -> NodeRequests
     """All node requests of the node; `cuts` where the agent itself changes MIG layouts, and pauses others for it."""
     labels, annotations = node.labels, node.annotations
     return NodeRequests(
-        pause=find_pause(labels, PAUSED_FOR_MIG if cuts else ""),
+        pause=find_pause(labels, (PAUSED_FOR_UPGRADE, *((PAUSED_FOR_MIG,) if cuts else ()))),
         configuration=labels.get(LABEL, ""),
         mig_config=labels.get(MIG_CONFIG_LABEL, ""),
         mig_state=labels.get(MIG_STATE_LABEL, ""),
@@ -49,11 +50,11 @@ def read_node_requests(node: ClusterNode, *, cuts: bool = False) -> NodeRequests
     )
 
 
-def find_pause(labels: Mapping[str, str], own: str = "") -> str:
-    """The label that pauses the agent, as `key=value`; empty without a pause. The agent's own value pauses others."""
+def find_pause(labels: Mapping[str, str], own: Collection[str] = ()) -> str:
+    """The label that pauses the agent, as `key=value`; empty without a pause. The agent's own values pause others."""
     for job in _OUR_JOBS:
         value = labels.get(DEPLOY_LABEL + job, "")
-        if _PAUSED in value and value != own:
+        if _PAUSED in value and value not in own:
             return f"{DEPLOY_LABEL}{job}={value}"
     return ""
 

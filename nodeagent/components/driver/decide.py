@@ -91,6 +91,7 @@ def decide_driver(evidence: DriverEvidence, *, is_needed: bool = True, load_prob
         interface_version=library.version,
         cuda_version=library.cuda_version,
         module_version=evidence.module_version,
+        library_version=evidence.library_version,
         library_path=library.library_path,
         open_module=evidence.open_module,
         pci_gpus=tuple(function.address for function in evidence.pci_functions),

@@ -90,6 +90,7 @@ from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import NodeSample
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.model.usage import FractionUsage
 
 FIELDS_FILE_BYTES_MAX = 1024 * 1024
@@ -251,7 +252,7 @@ class Exporter:
             *build_signal_families(
                 self._bus.read(PodEventCounts), self._bus.read(PodConditionCounts), self._bus.read(ReceiptCounts)
             ),
-            *build_repair_families(self._bus.read(RepairState)),
+            *build_repair_families(self._bus.read(RepairState), self._bus.read(UpgradeState)),
             *build_proof_families(self._bus.read(GpuProofs), self._bus.read(Inventory)),
         )
         part = RenderedBlocks() if is_stale else self._part

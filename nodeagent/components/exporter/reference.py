@@ -109,6 +109,12 @@ the device is found by the driver's name for it, `gpu-<minor number>` or
 """
 
 
+_REPAIRS = """
+## Repairs and upgrades of the driver
+
+Fault sessions, where `repairs.mode` is not `off`; see [repairs](repairs.md). Upgrades, where `driver.upgrade` is not
+`off`; see [driver](driver.md#upgrade-the-driver).
+"""
 _CLAIMS = """
 ## Claims and slices
 
@@ -190,7 +196,7 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_claim_families(None, None))
     yield "\n## Signals\n\nFaults of GPUs told to pods and in containers; see [signals](signals.md).\n"
     yield from _tabulate(build_signal_families(None, None, None))
-    yield "\n## Repairs\n\nFault sessions, where `repairs.mode` is not `off`; see [repairs](repairs.md).\n"
+    yield _REPAIRS
     yield from _tabulate(build_repair_families(None))
     yield "\n## Proofs\n\nWhere `proof.idle` is not `off`; see [proof](proof.md#while-a-gpu-is-free).\n"
     yield from _tabulate(build_proof_families(None, None))

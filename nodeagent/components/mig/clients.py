@@ -1,53 +1,15 @@
 """Pauses other DaemonSets that have the driver open while GPUs change, and unpauses them whatever happens.
 
-Owns the labels, shared with other MIG managers, and the labels to restore: stored before a pause, and until each label
-was seen with another value. Refuses to create a label, to pause a DaemonSet switched off by people, and to overwrite a
-value set since.
+Owns the labels to restore: stored before a pause, and until each label was seen with another value.
+Refuses to choose labels: `rules/paused_clients` says which are paused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG
 from nodeagent.model.errors import ControlRefused, NodeagentError
 from nodeagent.model.ports import ClientPausing
-
-JOBS: Final = {
-    "device-plugin": "nvidia-device-plugin-daemonset",
-    "gpu-feature-discovery": "gpu-feature-discovery",
-    "dcgm-exporter": "nvidia-dcgm-exporter",
-    "dcgm": "nvidia-dcgm",
-    "nvsm": "",
-    "client": "",
-}
-"""DaemonSets that may have the driver open, with the label `app` of their pods, if any."""
-_ANY_PAUSE: Final = "paused-for-"
-_OFF: Final = "false"
-
-
-def plan_pause(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels to pause, with their present values."""
-    found = {f"{DEPLOY_LABEL}{job}": labels.get(f"{DEPLOY_LABEL}{job}", "") for job in JOBS}
-    return {key: value for key, value in found.items() if value and value != _OFF and _ANY_PAUSE not in value}
-
-
-def list_applications(paused: Mapping[str, str]) -> tuple[str, ...]:
-    """The `app` labels of pods to be gone once these labels are paused."""
-    return tuple(app for job, app in JOBS.items() if app and f"{DEPLOY_LABEL}{job}" in paused)
-
-
-def list_paused(paused: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels still to restore: a label with another value was restored already, or was set by another writer.
-
-    A pause for another reason on top of ours is waited for: its writer takes it off again.
-    """
-    return {key: value for key, value in paused.items() if labels.get(key, "").startswith(PAUSED_FOR_MIG)}
-
-
-def list_returns(owed: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels to restore now, with their values."""
-    return {key: value for key, value in owed.items() if labels.get(key) == PAUSED_FOR_MIG}
-
+from nodeagent.rules.paused_clients import MIG_PAUSE
 
 PAUSED: Final = "mig-clients-paused"
 """The condition for DaemonSets left paused."""
@@ -84,15 +46,15 @@ class Clients:
         """
         if self._port is None or not self._is_wanted():
             return
-        found = plan_pause(await self._port.read_labels())
+        found = MIG_PAUSE.plan(await self._port.read_labels())
         owed = {**self.owed, **found}
         if found:
             if trouble := await self._remember(owed):
                 raise ControlRefused(f"other DaemonSets are not paused, for it could not be remembered: {trouble}")
             self.owed = owed
             for key in found:
-                await self._port.write_label(key, PAUSED_FOR_MIG)
-        applications, until = list_applications(owed), self._now() + GONE_SECONDS
+                await self._port.write_label(key, MIG_PAUSE.value)
+        applications, until = MIG_PAUSE.list_applications(owed), self._now() + GONE_SECONDS
         while applications and (left := await _find_left(self._port, applications)):
             self._refuse_late(left, until)
             tell(f"waits for others that are paused to be gone: {left}")
@@ -110,8 +72,8 @@ class Clients:
             return "there is no API server any more at which it could be given back"
         try:
             labels = await self._port.read_labels()
-            owed = list_paused(self.owed, labels)
-            for key, value in list_returns(owed, labels).items():
+            owed = MIG_PAUSE.list_paused(self.owed, labels)
+            for key, value in MIG_PAUSE.list_returns(owed, labels).items():
                 await self._port.write_label(key, value)
                 del owed[key]
         except NodeagentError as error:

@@ -4,7 +4,7 @@ Owns the cordons in the journal, and what is reported of misspelt ones. A cordon
 the wall clock whether or not the journal can be written.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -21,9 +21,11 @@ from nodeagent.model.cordons import Cordon, CordonSource, CordonTable, check_rea
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, GpuCordoned, GpuUncordoned, NodeRequestRefused
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.orders import CORDON_GPU, UNCORDON_GPU, CordonCommand, UncordonCommand
 from nodeagent.model.ports import CordonStore
 from nodeagent.model.repairs import RepairState
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.rules.cordons import (
     ANNOTATIONS,
     AskedCordon,
@@ -39,7 +41,16 @@ from nodeagent.rules.cordons import (
 CLOCK_SECONDS: Final = 30.0
 """The longest wait between two looks at the wall clock, which may jump."""
 RETRY_SECONDS: Final = 5.0
+_WATCHED: Final = (NodeRequests, Inventory, CordonTable, RepairState, UpgradeState)
 _REFUSED: Final = "cordon-refused"
+_OWN: Final = {
+    CordonSource.REPAIR: "a repair lifts its own",
+    CordonSource.DRIVER: "an upgrade of the driver lifts its own, `nodeagent driver abort` ends it",
+}
+_LIFTED: Final = {
+    CordonSource.REPAIR: "nothing is repaired there any more",
+    CordonSource.DRIVER: "the driver's upgrade has ended",
+}
 _NAMED: Final = 4
 """Problems told singly."""
 _SHOWN: Final = 200
@@ -71,7 +82,7 @@ class CordonTask:
 
     async def run(self, orders: OrderHandlers) -> None:
         """Follow annotations, commands and the clock until cancelled."""
-        watched = self._bus.watch_all(NodeRequests, Inventory, CordonTable, RepairState, client=f"{self.name} cordons")
+        watched = self._bus.watch_all(*_WATCHED, client=f"{self.name} cordons")
         with orders.carrying_out(CORDON_GPU, self.cordon), orders.carrying_out(UNCORDON_GPU, self.uncordon):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._waker.follow, watched, name="offering cordon states")
@@ -186,18 +197,24 @@ class CordonTask:
             self._tell(source, text, plan)
 
     async def _bring_repairs(self, inventory: Inventory) -> None:
-        """Bring the cordons that repairs ask for; none where the agent repairs nothing.
+        """Bring the cordons that repairs and upgrades of the driver ask for; none where the agent acts on neither.
 
         After a start the kept cordons stay until the findings have settled: a drain goes on where it was.
         """
-        is_acting, repairs = self._live.now.repairs.mode == "act", self._bus.read(RepairState)
-        if is_acting and (repairs is None or repairs.unsettled):
-            return
-        asked = repairs.closed_gpus if is_acting and repairs is not None else {}
+        settings, repairs, upgrades = self._live.now, self._bus.read(RepairState), self._bus.read(UpgradeState)
+        if settings.repairs.mode != "act":
+            await self._close(CordonSource.REPAIR, {}, inventory)
+        elif repairs is not None and not repairs.unsettled:
+            await self._close(CordonSource.REPAIR, repairs.closed_gpus, inventory)
+        if settings.driver.upgrade == "off":
+            await self._close(CordonSource.DRIVER, {}, inventory)
+        elif upgrades is not None:
+            await self._close(CordonSource.DRIVER, upgrades.closed_gpus, inventory)
+
+    async def _close(self, source: CordonSource, asked: Mapping[GpuUuid, str], inventory: Inventory) -> None:
         table = self._store.cordons() or CordonTable()
-        kept = table.by_source.get(CordonSource.REPAIR, ())
-        cordons = plan_repairs(asked, inventory, kept, self._clock.wall())
-        await self._keep(table, CordonSource.REPAIR, cordons, "nothing is repaired there any more")
+        cordons = plan_repairs(asked, inventory, table.by_source.get(source, ()), self._clock.wall(), source)
+        await self._keep(table, source, cordons, _LIFTED[source])
 
     async def _keep(self, table: CordonTable, source: CordonSource, cordons: tuple[Cordon, ...], why: str) -> None:
         """Make the cordons of a source durable, and publish what changed; without a change nothing is written."""
@@ -234,8 +251,8 @@ def _explain_still(others: Sequence[Cordon]) -> str:
     """The cordons that keep a GPU closed after a person's order to open the GPU; empty without any."""
     if not others:
         return ""
-    is_repair = {one.source is CordonSource.REPAIR for one in others}
-    ways = ["take the entry out there"] * (False in is_repair) + ["a repair lifts its own"] * (True in is_repair)
+    own = {one.source: _OWN.get(one.source, "take the entry out there") for one in others}
+    ways = dict.fromkeys(own[source] for source in CordonSource if source in own)
     return f"; the GPU stays cordoned {' and '.join(one.describe() for one in others)}: {', and '.join(ways)}"
 
 

@@ -18,7 +18,7 @@ from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.allocation import AllocationTable, PodIdentity
 from nodeagent.model.claims import ReadyClaims
-from nodeagent.model.cordons import CordonTable
+from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.drains import DeviceUser, DrainStep, GpuHolder, HolderStep
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.gpu import Inventory
@@ -26,6 +26,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.repairs import FaultSession, SessionGpu
+from nodeagent.model.upgrades import DriverUpgrade
 from nodeagent.rules.repair import mps_daemons
 from nodeagent.rules.repair.drain import Closing, decide_step, describe_steps, find_closed_since, list_holders
 from nodeagent.rules.repair.plans import name_gpus
@@ -53,8 +54,17 @@ class DomainDrain:
         live: LiveSettings,
         pods: KubeDraining | None,
         users: HostDeviceUsers | None,
+        *,
+        source: CordonSource = CordonSource.REPAIR,
+        condition: str = DRAINING,
     ) -> None:
-        """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs."""
+        """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs.
+
+        `source` closes the GPUs, and `condition` tells of the drain.
+        """
+        self._source, self._condition = source, condition
+        self.has_pods = True
+        """Whether a pod that may be asked to leave was left in the last round, or the GPUs were open."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._pods, self._users = pods, users
         self._last: dict[str, tuple[HolderStep, float]] = {}
@@ -74,7 +84,7 @@ class DomainDrain:
         self.closed_gpus = {gpu.uuid: f"session {session.number}, {session.cause}" for gpu in domain}
 
     async def bring(
-        self, session: FaultSession, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
+        self, session: FaultSession | DriverUpgrade, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
     ) -> tuple[str, ...]:
         """Take the next step of the drain; returns the holders of the domain that are left."""
         gpus = tuple(domain)
@@ -87,6 +97,9 @@ class DomainDrain:
         is_over = told.since_seconds is not None and told.since_seconds >= deadline
         self.overdue = session.number if steps and is_over else None
         is_open = told.since_seconds is None
+        self.has_pods = is_open or any(
+            step.holder.pod is not None and step.step is not DrainStep.LEAVE for step in steps
+        )
         return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
 
     async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:
@@ -103,7 +116,7 @@ class DomainDrain:
     def end(self) -> None:
         """Forget the drain, which has ended, and open its GPUs."""
         self.session, self.closed_gpus = None, {}
-        self._conditions.replace(DRAINING, {})
+        self._conditions.replace(self._condition, {})
         self._last, self._late, self.overdue = {}, None, None
 
     async def _find(self, domain: tuple[SessionGpu, ...]) -> tuple[GpuHolder, ...]:
@@ -130,7 +143,7 @@ class DomainDrain:
             return (), (_name_nobody(str(error)),)
 
     def _read_closing(self, domain: tuple[SessionGpu, ...]) -> Closing:
-        since = find_closed_since(domain, self._bus.read(CordonTable), self._clock.wall())
+        since = find_closed_since(domain, self._bus.read(CordonTable), self._clock.wall(), self._source)
         spared = frozenset({KUBE_SYSTEM, self._live.now.kubernetes.namespace or ""})
         return Closing(since_seconds=since, spared=spared)
 
@@ -169,11 +182,11 @@ class DomainDrain:
         said = HolderStep(holder=holder, step=step.step, why=answer.detail or step.why)
         return said, max(AGAIN_SECONDS, answer.retry_after_seconds or 0.0)
 
-    def _tell(self, session: FaultSession, steps: list[HolderStep]) -> None:
+    def _tell(self, session: FaultSession | DriverUpgrade, steps: list[HolderStep]) -> None:
         inventory = self._bus.read(Inventory) or Inventory(generation=0)
         line = describe_steps(steps)
         details = {str(session.number): f"{name_gpus(session.gpus, inventory)}: {line}"} if steps else {}
-        self._conditions.replace(DRAINING, details)
+        self._conditions.replace(self._condition, details)
         is_late = any(step.step in {DrainStep.LATE, DrainStep.DELETE} for step in steps)
         if is_late and self._late != session.number:
             self._late = session.number

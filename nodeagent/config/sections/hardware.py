@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from nodeagent.config.compound import ListOf, MapOf, Nested
 from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text, Whole
 from nodeagent.config.knobs import Section, knob
+from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.config.sections.health_limits import HealthLimits
 from nodeagent.config.sections.repairers import DrainSettings, RebootAnnotation, RebootWebhook
 from nodeagent.config.sections.slots import SlotsSettings
@@ -64,7 +65,7 @@ class GpusSettings(Section):
         return self.source.removeprefix(SIMULATED) if self.source.startswith(SIMULATED) else None
 
 
-class DriverSettings(Section):
+class DriverSettings(DriverUpgradeSettings):
     """The location of the NVIDIA driver, and the agent's work for the driver."""
 
     root: Path = knob(

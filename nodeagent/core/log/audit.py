@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nodeagent.core.log.lines import describe_error
 
-Kind = Literal["kubernetes", "file", "service", "gpu", "process", "module", "repair"]
+Kind = Literal["kubernetes", "file", "service", "gpu", "process", "module", "repair", "driver"]
 DONE: Final = "done"
 CUT_SHORT: Final = "cut short: it may have happened"
 DETAIL_MAX: Final = 1000

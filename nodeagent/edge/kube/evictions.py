@@ -137,11 +137,11 @@ class KubeEvictions:
             raise MakingWayForbidden(error.attempted, error.status, error.message) from error
         return Eviction.ASKED
 
-    async def list_pods(self, applications: Sequence[str]) -> tuple[str, ...]:
-        """The node's pods with a label `app` among the values, as `namespace/name`."""
+    async def list_pods(self, values: Sequence[str], label: str = "app") -> tuple[str, ...]:
+        """The node's pods with any of these values of the label, as `namespace/name`."""
         query = {
             "fieldSelector": f"spec.nodeName={self._node_name}",
-            "labelSelector": f"app in ({','.join(applications)})",
+            "labelSelector": f"{label} in ({','.join(values)})",
         }
         attempted = "list the pods of other parts on this node"
         try:

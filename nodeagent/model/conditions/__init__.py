@@ -7,7 +7,7 @@ from nodeagent.model.conditions.agent import AGENT_CONDITIONS
 from nodeagent.model.conditions.cluster import CLUSTER_CONDITIONS
 from nodeagent.model.conditions.containers import CONTAINERS_CONDITIONS
 from nodeagent.model.conditions.definition import ConditionDefinition
-from nodeagent.model.conditions.driver import DRIVER_CONDITIONS
+from nodeagent.model.conditions.driver import DRIVER_CONDITIONS, UPGRADE_CONDITIONS
 from nodeagent.model.conditions.fractions import FRACTIONS_CONDITIONS
 from nodeagent.model.conditions.hardware import HARDWARE_CONDITIONS
 from nodeagent.model.conditions.mig import MIG_CONDITIONS
@@ -15,6 +15,7 @@ from nodeagent.model.conditions.offering import DEVICES_CONDITIONS, OFFERING_CON
 
 CATALOGUE: tuple[ConditionDefinition, ...] = (
     *DRIVER_CONDITIONS,
+    *UPGRADE_CONDITIONS,
     *HARDWARE_CONDITIONS,
     *CONTAINERS_CONDITIONS,
     *OFFERING_CONDITIONS,

@@ -12,6 +12,40 @@ def _driver(code: str, title: str, remedy: str, *, show_after_seconds: float = 0
     )
 
 
+UPGRADE_CONDITIONS: tuple[ConditionDefinition, ...] = (
+    ConditionDefinition(
+        code="driver-upgrade-due",
+        severity="info",
+        title="another version of the driver is wanted",
+        remedy="read in the detail what keeps the upgrade back; `nodeagent driver plan` shows whom it would touch",
+    ),
+    ConditionDefinition(
+        code="driver-upgrade-under-way",
+        severity="warning",
+        title="the driver is being upgraded, no new pod gets a GPU of this node",
+        remedy="see to what the detail waits for; `nodeagent driver pause` holds the upgrade, `nodeagent driver abort`"
+        " gives it up",
+    ),
+    ConditionDefinition(
+        code="driver-upgrade-draining",
+        severity="warning",
+        title="an upgrade of the driver waits until nobody has a GPU",
+        remedy="see to the pods, budgets and processes in the detail, or give up by `nodeagent driver abort`",
+    ),
+    ConditionDefinition(
+        code="driver-upgrade-failed",
+        severity="error",
+        title="an upgrade of the driver failed",
+        remedy="mend what the detail says, then `nodeagent driver resume` allows another try",
+    ),
+    ConditionDefinition(
+        code="driver-upgrade-left",
+        severity="error",
+        title="an upgrade of the driver was left half done when upgrades were switched off",
+        remedy="set `driver.upgrade: observe` and restart the agent: it then puts back what the upgrade put aside",
+    ),
+)
+
 DRIVER_CONDITIONS: tuple[ConditionDefinition, ...] = (
     ConditionDefinition(
         code="driver-no-hardware",

@@ -35,6 +35,7 @@ from nodeagent.model.events.admissions import (
 )
 from nodeagent.model.events.hardware import (
     DriverChanged,
+    DriverUpgradeStepped,
     FaultInjected,
     GpuAppeared,
     GpuCleared,
@@ -86,6 +87,7 @@ from nodeagent.model.repairs import RepairState
 from nodeagent.model.runtime import CdiState, RuntimeState
 from nodeagent.model.slices import PublishedSlices
 from nodeagent.model.telemetry import EventWatch, NodeSample
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 
@@ -109,6 +111,7 @@ __all__ = [
     "DevicesAllocated",
     "DevicesFreed",
     "DriverChanged",
+    "DriverUpgradeStepped",
     "FaultInjected",
     "FractionBound",
     "FractionProcessEnded",
@@ -173,6 +176,7 @@ STATES: tuple[type[Value], ...] = (
     PodConditionCounts,
     ReceiptCounts,
     RepairState,
+    UpgradeState,
     GpuProofs,
 )
 
@@ -190,6 +194,7 @@ FACTS: tuple[type[Value], ...] = (
     DriverChanged,
     VerdictChanged,
     RepairStepped,
+    DriverUpgradeStepped,
     CdiSpecsWritten,
     RuntimeConfigured,
     RuntimeRestarted,

@@ -7,6 +7,7 @@ from nodeagent.model.health import Verdict
 from nodeagent.model.ids import DeviceUuid, GpuUuid, PciAddress
 from nodeagent.model.nvidia import EVENT_SOURCE
 from nodeagent.model.repairs import Rung
+from nodeagent.model.upgrades import UpgradePhase
 from nodeagent.model.values import Value
 
 
@@ -120,6 +121,14 @@ class RepairStepped(Value, frozen=True):
     session: int
     gpus: tuple[GpuUuid, ...]
     rung: Rung
+    step: str
+
+
+class DriverUpgradeStepped(Value, frozen=True):
+    """An upgrade of the driver began, entered a phase, or ended; the journal held the step first."""
+
+    upgrade: int
+    phase: UpgradePhase
     step: str
 
 

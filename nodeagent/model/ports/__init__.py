@@ -22,6 +22,7 @@ from nodeagent.model.ports.containers import (
 )
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
+    DriverModules,
     DriverProbe,
     DriverTool,
     FaultInjector,
@@ -43,6 +44,7 @@ from nodeagent.model.ports.journal import (
     CordonStore,
     FractionJournal,
     RepairJournal,
+    UpgradeJournal,
 )
 from nodeagent.model.ports.kubelet import (
     AllocationJournal,
@@ -75,6 +77,7 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DriverFileSource",
+    "DriverModules",
     "DriverProbe",
     "DriverTool",
     "FaultInjector",
@@ -104,6 +107,7 @@ __all__ = [
     "ReceiptFiles",
     "RepairJournal",
     "ShimHost",
+    "UpgradeJournal",
     "VgpuLibrary",
     "Withdraw",
 ]

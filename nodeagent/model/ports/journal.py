@@ -21,6 +21,7 @@ from nodeagent.model.journal import (
 )
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.repairs import FaultSession
+from nodeagent.model.upgrades import DriverUpgrade
 
 
 class AllocationModeStore(Protocol):
@@ -84,6 +85,22 @@ class RepairJournal(Protocol):
 
     async def keep_session(self, session: FaultSession) -> FaultSession:
         """Make a session durable, in place of the session of its number; one with number 0 is given a number."""
+        ...
+
+
+class UpgradeJournal(Protocol):
+    """The upgrades of the driver in the journal."""
+
+    def read_boot(self) -> str:
+        """The id of the boot for which the journal is open."""
+        ...
+
+    def upgrades(self) -> Mapping[int, DriverUpgrade] | None:
+        """The upgrades by number; `None` before the journal is read."""
+        ...
+
+    async def keep_upgrade(self, upgrade: DriverUpgrade) -> DriverUpgrade:
+        """Make an upgrade durable, under its number, or under a new one for number 0."""
         ...
 
 

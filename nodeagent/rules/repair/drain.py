@@ -108,9 +108,14 @@ def list_dead(evidence: Iterable[Evidence]) -> frozenset[GpuUuid]:
     return frozenset(one.gpu for one in evidence if one.key in DEAD)
 
 
-def find_closed_since(domain: Iterable[SessionGpu], table: CordonTable | None, now_seconds: float) -> float | None:
+def find_closed_since(
+    domain: Iterable[SessionGpu],
+    table: CordonTable | None,
+    now_seconds: float,
+    source: CordonSource = CordonSource.REPAIR,
+) -> float | None:
     """Seconds since the last GPU of the domain was closed for the drain; `None` while one of them is open."""
-    kept = table.by_source.get(CordonSource.REPAIR, ()) if table is not None else ()
+    kept = table.by_source.get(source, ()) if table is not None else ()
     closed = {one.gpu: one.since_seconds for one in kept}
     times = [closed.get(one.uuid) for one in domain]
     known = [time for time in times if time is not None]

@@ -5,7 +5,7 @@ import pytest
 
 from nodeagent.components.allocations.journal_format import encode_records
 from nodeagent.components.allocations.ledger import FORMAT, Opened
-from nodeagent.components.allocations.repair_journal_task import RepairSessions
+from nodeagent.components.allocations.repair_journal_task import DriverUpgrades, RepairSessions
 from nodeagent.components.allocations.roles.grants import Granted
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.plugin import JournalSettings
@@ -13,9 +13,11 @@ from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.errors import JournalUnavailable
 from nodeagent.model.journal import ChosenAllocationModes
 from nodeagent.model.offering import AllocationMode
+from nodeagent.model.upgrades import UpgradePhase
 from tests.component.allocations.harness import World
 from tests.support.allocations import GPU, device_ids, make_entry
 from tests.support.journals import gpu, make_cordon, make_session
+from tests.support.upgrades import make_upgrade
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time
@@ -135,3 +137,15 @@ async def test_a_fault_session_outlives_the_agent_under_its_number(world: World)
     async with world.running():
         assert sessions.sessions() == {2: closed}
         assert sessions.read_boot() == world.journal.node.boot
+
+
+async def test_an_upgrade_of_the_driver_outlives_the_agent_under_its_number(world: World) -> None:
+    upgrades = DriverUpgrades(world.journal)
+    async with world.running():
+        begun = await upgrades.keep_upgrade(make_upgrade(number=0))
+        assert begun == make_upgrade(number=1)
+        gone_on = await upgrades.keep_upgrade(make_upgrade(UpgradePhase.UNLOAD))
+    assert upgrades.upgrades() is None
+    async with world.running():
+        assert upgrades.upgrades() == {1: gone_on}
+        assert upgrades.read_boot() == world.journal.node.boot

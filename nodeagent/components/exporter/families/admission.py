@@ -9,6 +9,7 @@ from nodeagent.model.cluster import PodConditionCounts, PodEventCounts, ReceiptC
 from nodeagent.model.plugin import AdmissionFacts
 from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.upgrades import UpgradePhase, UpgradeState
 from nodeagent.model.values import Value
 
 
@@ -107,8 +108,8 @@ def _count_outcomes(counts: Value | None, *outcomes: str) -> list[tuple[Labels, 
     return [((("outcome", each),), getattr(counts, each)) for each in outcomes] if counts is not None else []
 
 
-def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
-    """The families about fault sessions; no series where repairs are off."""
+def build_repair_families(state: RepairState | None, upgrades: UpgradeState | None = None) -> tuple[Family, ...]:
+    """The families about fault sessions and upgrades of the driver; no series of what is off."""
     told = state or RepairState()
     standing = [session for session in told.sessions if session.is_open]
     at_rung = {rung: sum(session.rung is rung for session in standing) for rung in Rung}
@@ -147,5 +148,24 @@ def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
             "nodeagent_repair_slots_allowed",
             "Slots of each domain that may be taken, while a session waits or acts; 0 for a domain that is stopped.",
             [((("domain", name),), count) for name, count in told.slots.allowed.items()] if told.slots else [],
+        ),
+        *_build_upgrade_families(upgrades),
+    )
+
+
+def _build_upgrade_families(state: UpgradeState | None) -> tuple[Family, ...]:
+    told = state or UpgradeState()
+    under_way, lasted = told.under_way, told.last_seconds
+    phases = [((("phase", phase),), under_way is not None and under_way.phase is phase) for phase in UpgradePhase]
+    return (
+        gauge(
+            "nodeagent_driver_upgrade_phase",
+            "1 for the phase of the upgrade of the driver that is under way; 0 for all without an upgrade.",
+            phases if state is not None else [],
+        ),
+        gauge(
+            "nodeagent_driver_upgrade_seconds",
+            "How long the last upgrade of the driver that was done took, from the closing of the GPUs to the proof.",
+            [((), lasted)] if lasted is not None else [],
         ),
     )

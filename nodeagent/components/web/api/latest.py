@@ -16,6 +16,7 @@ from nodeagent.model.mps import MpsState
 from nodeagent.model.offering import Offering
 from nodeagent.model.proof import GpuProofs
 from nodeagent.model.repairs import RepairState
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.model.usage import FractionUsage
 
 V = TypeVar("V")
@@ -48,6 +49,7 @@ def list_records(
         "/api/v1/mig": lambda: read(MigState) or MigState(),
         "/api/v1/mps": lambda: read(MpsState) or MpsState(),
         "/api/v1/repairs": lambda: read(RepairState) or RepairState(),
+        "/api/v1/upgrades": lambda: read(UpgradeState) or UpgradeState(),
         "/api/v1/proofs": lambda: read(GpuProofs) or GpuProofs(),
         "/api/v1/devices": lambda: state().devices,
         "/api/v1/labels": lambda: state().labels,

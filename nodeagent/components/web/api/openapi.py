@@ -30,6 +30,7 @@ from nodeagent.model.offering import GpuAllocationMode
 from nodeagent.model.orders import ORDERS
 from nodeagent.model.proof import GpuProofs
 from nodeagent.model.repairs import RepairState
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.model.usage import FractionUsage
 from nodeagent.model.values import Value
 from nodeagent.rules.receipts import Receipt
@@ -63,6 +64,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/layouts": LayoutsRecord,
     "/api/v1/mps": MpsState,
     "/api/v1/repairs": RepairState,
+    "/api/v1/upgrades": UpgradeState,
     "/api/v1/proofs": GpuProofs,
     "/api/v1/devices": tuple[DeviceClassRecord, ...],
     "/api/v1/labels": LabelState | None,

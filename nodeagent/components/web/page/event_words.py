@@ -48,6 +48,7 @@ QUIET = frozenset(
         "ReceiptCounts",
         "RepairState",
         "RuntimeState",
+        "UpgradeState",
     }
 )
 """States whose facts, or whose own place on the page, tell the story better."""
@@ -152,6 +153,7 @@ WORDS: dict[type, Callable[[Any, Names], str]] = {
         f"door {one.door or 'as configured'} chosen for {_call(one.gpu, names)} by {one.who}"
     ),
     events.RepairStepped: lambda one, names: f"fault session {one.session} of {_list(one.gpus, names)} {one.step}",
+    events.DriverUpgradeStepped: lambda one, _: f"upgrade {one.upgrade} of the driver {one.step}",
     events.GpuCordoned: lambda one, names: f"{_call(one.gpu, names)} cordoned {one.detail}",
     events.GpuUncordoned: lambda one, names: (
         f"{_call(one.gpu, names)} no longer cordoned by {one.source}{_because(one.reason)}"

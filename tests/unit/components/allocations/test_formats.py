@@ -17,7 +17,7 @@ from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Bound, Released, Reserved
 from nodeagent.components.allocations.roles.grants import Forgotten, Freed, Identified
-from nodeagent.components.allocations.roles.repairs import SessionKept
+from nodeagent.components.allocations.roles.repairs import SessionKept, UpgradeKept
 from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceUuid, MigUuid
 from nodeagent.model.journal import Enforcement, PreparedDevice
@@ -40,6 +40,7 @@ from tests.support.journals import (
     make_session,
     stepped,
 )
+from tests.support.upgrades import make_upgrade
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))
@@ -102,7 +103,7 @@ def test_the_old_journals_have_all_that_there_was() -> None:
 
 
 def make_every_record(*, of_today: bool = True) -> list[Record]:
-    """Of a node without cordons, faults, metadata files and sessions where the records are those of earlier agents."""
+    """Without cordons, faults, metadata files, sessions and upgrades where the records are those of earlier agents."""
     shared = PreparedDevice(
         requests=("gpu", "gpu/small"),
         pool="node",
@@ -161,6 +162,7 @@ def make_every_record(*, of_today: bool = True) -> list[Record]:
         kept(15, at=9.5),
         SessionKept(session=acted, at_seconds=12.0),
         kept(16, "b", at=13.0),
+        UpgradeKept(upgrade=make_upgrade(number=17)),
     ]
     ledger = replay(before if of_today else before[:-1], 10)
     faults = {"3": (make_seen(79),), "one": (make_seen(31, severity=Severity.USER),)}
@@ -219,5 +221,6 @@ def test_what_format_2_says_is_known_to_the_last_record() -> None:
     assert ledger.doors == {gpu("a"): AllocationMode.FRACTIONS, gpu("d"): AllocationMode.NONE}
     assert ledger.cordons == {CordonSource.ANNOTATION: (make_cordon("d", 90.0),), CordonSource.BRAKE: (BRAKED,)}
     assert {number: one.ending for number, one in ledger.sessions.items()} == {15: Ending.REPAIRED, 16: None}
-    assert ledger.next_number == 17
+    assert ledger.upgrades == {17: make_upgrade(number=17)}
+    assert ledger.next_number == 18
     assert apply_records(ledger, make_every_record(), 10) == replay(make_every_record(), 10)

@@ -11,13 +11,14 @@ from nodeagent.components.allocations.roles.changes import Finished
 from nodeagent.components.allocations.roles.claims import Prepared, Unprepared
 from nodeagent.components.allocations.roles.fractions import Released, refuse_binding
 from nodeagent.components.allocations.roles.grants import Freed
-from nodeagent.components.allocations.roles.repairs import SessionKept
+from nodeagent.components.allocations.roles.repairs import SessionKept, UpgradeKept
 from nodeagent.model.allocation import Allocation
 from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.journal import Binding, Change, Enforcement, FractionTable, GpuFraction
 from nodeagent.model.offering import AllocationMode
 from nodeagent.model.repairs import Attempt, Rung
+from nodeagent.model.upgrades import UpgradePhase
 from tests.support.allocations import granted
 from tests.support.journals import (
     CORE,
@@ -36,6 +37,7 @@ from tests.support.journals import (
     reserved,
     stepped,
 )
+from tests.support.upgrades import make_upgrade
 
 
 def released(number: int) -> Released:
@@ -290,6 +292,14 @@ def test_a_closed_session_is_remembered_as_long_as_its_attempts_count() -> None:
     assert sorted(after(SessionKept(session=acted, at_seconds=3.0), kept(71, at=8 * days), kept(70)).sessions) == [71]
 
 
+def test_the_newest_upgrades_of_the_driver_are_remembered() -> None:
+    """A record about one that was forgotten brings it not back."""
+    records = [UpgradeKept(upgrade=make_upgrade(number=number)) for number in range(1, 11)]
+    assert sorted(after(*records).upgrades) == list(range(3, 11))
+    ended = make_upgrade(UpgradePhase.RESTORE, 3)
+    assert after(*records, UpgradeKept(upgrade=ended), records[0]).upgrades[3] == ended
+
+
 EVERYTHING: list[Record] = [
     granted(1, "a"),
     reserved(2, "x"),
@@ -300,6 +310,7 @@ EVERYTHING: list[Record] = [
     AllocationModeSet(gpu=gpu("b"), door=AllocationMode.FRACTIONS, at_seconds=1.0),
     CordonsKept(source=CordonSource.COMMAND, cordons=(make_cordon("a", 60.0),), at_seconds=1.0),
     kept(6),
+    UpgradeKept(upgrade=make_upgrade(number=7)),
 ]
 
 
@@ -307,8 +318,8 @@ def test_a_journal_begun_anew_has_everything() -> None:
     """All that is given out and all that is under way is in the record that begins a journal."""
     ledger = after(*EVERYTHING)
     assert after(open_record(ledger, "machine", "boot")) == ledger
-    assert (ledger.next_number, len(ledger.changes), len(ledger.doors), len(ledger.cordons)) == (7, 1, 1, 1)
-    assert ledger.sessions == {6: make_session(6)}
+    assert (ledger.next_number, len(ledger.changes), len(ledger.doors), len(ledger.cordons)) == (8, 1, 1, 1)
+    assert (ledger.sessions, ledger.upgrades) == ({6: make_session(6)}, {7: make_upgrade(number=7)})
 
 
 def test_an_opening_begins_with_what_it_says_alone() -> None:

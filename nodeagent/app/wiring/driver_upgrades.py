@@ -1,0 +1,86 @@
+"""Builds the component that upgrades the driver, and what acts on the host and the cluster for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent.app.hardware import Hardware
+from nodeagent.app.services import Services
+from nodeagent.app.wiring.mig_paused_clients import MigCluster
+from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.upgrades.acting_task import UpgradePorts
+from nodeagent.components.upgrades.component import Upgrades
+from nodeagent.components.upgrades.put_aside_task import RunOnHost
+from nodeagent.core.life.orders import OrderHandlers
+from nodeagent.edge.container_runtime.tools import enter_root
+from nodeagent.edge.host.driver.tool_child import NOT_STARTED, run_tool
+from nodeagent.edge.host.processes.device_users import HostDeviceUsers
+from nodeagent.edge.kube.evictions import KubeDraining
+from nodeagent.model.allocation import PodIdentity
+from nodeagent.model.cluster import Eviction
+from nodeagent.model.cordons import CordonSource
+from nodeagent.model.ports import GpuProver, UpgradeJournal
+from nodeagent.model.repairs import ToolAnswer
+
+DRAINING = "driver-upgrade-draining"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+DRIVER_PODS = ("nvidia-driver",)
+"""The value of the label on the pods of this chart's and of NVIDIA's operator that bring a driver."""
+
+
+class UpgradeApi(MigCluster):
+    """The port `UpgradeCluster`."""
+
+    async def list_driver_pods(self) -> tuple[str, ...]:
+        """The node's pods that bring the driver, as `namespace/name`."""
+        _, evictions = await self._open()
+        return await evictions.list_pods(DRIVER_PODS, label=COMPONENT_LABEL)
+
+    async def send_away(self, pod: str) -> str:
+        """Ask a pod to leave; why it stays for now, empty where it leaves."""
+        namespace, _, name = pod.partition("/")
+        answer = await self.evict_pod(PodIdentity(namespace=namespace, name=name, uid=""))
+        return f"a disruption budget keeps the driver's pod {pod}" if answer is Eviction.BLOCKED else ""
+
+
+def run_on_host(host_root: Path) -> RunOnHost:
+    """Runs commands with the host's programs and files."""
+
+    async def run(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
+        return await run_tool(enter_root(host_root, argv), timeout_seconds)
+
+    return run
+
+
+def run_beside_the_simulation(run: RunOnHost) -> RunOnHost:
+    """Runs commands as on a real node, but for services: those of this machine have nothing to do with made-up GPUs."""
+
+    async def run_all_but_services(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
+        if argv[0] == "systemctl":
+            return ToolAnswer(code=NOT_STARTED, said="made-up GPUs have no services")
+        return await run(argv, timeout_seconds)
+
+    return run_all_but_services
+
+
+def build_upgrades(
+    services: Services,
+    hardware: Hardware,
+    journal: UpgradeJournal,
+    orders: OrderHandlers,
+    draining: tuple[KubeDraining | None, HostDeviceUsers | None],
+    cluster: UpgradeApi | None,
+    prover: GpuProver | None,
+) -> Upgrades:
+    """The component; `draining` asks pods to leave, and finds processes, which simulated GPUs have none of."""
+    assert hardware.modules is not None
+    run = run_on_host(services.live.now.node.host_root)
+    ports = UpgradePorts(
+        probe=hardware.probe,
+        gpus=hardware.gpus,
+        modules=hardware.modules,
+        drain=DomainDrain(*services, *draining, source=CordonSource.DRIVER, condition=DRAINING),
+        run_on_host=run if hardware.simulation is None else run_beside_the_simulation(run),
+        cluster=cluster,
+        prover=prover,
+    )
+    return Upgrades(*services, journal, orders, ports)

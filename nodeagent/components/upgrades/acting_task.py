@@ -1,0 +1,171 @@
+"""Carries out the acts of an upgrade, one at a time and beside the component: modules out, new driver in, modules in.
+
+Owns the order within an act: the driver is let go before the modules leave, and whoever has a GPU is looked for once
+more in the moment before. What an act came to is looked at afterwards, whatever its exit code says.
+Refuses to force a module out, and to decide what follows: `rules/upgrade` decides.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, RunOnHost, UpgradeCluster
+from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
+from nodeagent.core.clock import Clock
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import DriverError, NodeagentError
+from nodeagent.model.ids import GpuUuid
+from nodeagent.model.nvidia import KERNEL_MODULE, UNIFIED_MEMORY_MODULE
+from nodeagent.model.ports import DriverModules, DriverProbe, GpuProver, GpuSource
+from nodeagent.model.proof import ProofStage, ProofVerdict
+from nodeagent.model.repairs import SessionGpu
+from nodeagent.model.upgrades import DriverUpgrade
+from nodeagent.rules.driver_modules import plan_reload
+from nodeagent.rules.proof.judge import judge_readings
+from nodeagent.rules.proof.stages import plan_stage
+from nodeagent.rules.upgrade.steps import CONTAINER, Act, Answer
+
+_BASE: Final = (KERNEL_MODULE, UNIFIED_MEMORY_MODULE)
+ACT_AGAIN_SECONDS: Final = 30.0
+"""Between two tries of the same act."""
+
+
+class NodeDrain(Protocol):
+    """Has everybody leave the GPUs of the node."""
+
+    has_pods: bool
+    """Whether a pod that may be asked to leave was left in the last round, or the GPUs were open."""
+
+    async def bring(
+        self, session: DriverUpgrade, domain: Iterable[SessionGpu], dead: frozenset[GpuUuid]
+    ) -> tuple[str, ...]:
+        """Take the next step; returns the holders that are left."""
+        ...
+
+    async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:
+        """The holders, read anew without a request to any."""
+        ...
+
+    def end(self) -> None:
+        """Forget the drain, which has ended."""
+        ...
+
+
+class UpgradePorts(NamedTuple):
+    """The driver, its modules and programs, the drain before an upgrade and the prover after it."""
+
+    probe: DriverProbe
+    gpus: GpuSource
+    modules: DriverModules
+    drain: NodeDrain
+    run_on_host: RunOnHost
+    cluster: UpgradeCluster | None = None
+    """`None` without an API server."""
+    prover: GpuProver | None = None
+    """`None` where GPUs compute nothing, or without the CUDA library."""
+
+
+class UpgradeActs:
+    """The act of an upgrade, if there is one."""
+
+    def __init__(self, ports: UpgradePorts, clock: Clock, aside: PuttingAside, keep: Keep) -> None:
+        self._ports, self._clock, self._aside, self._keep = ports, clock, aside, keep
+        self.is_busy = False
+        self.has_released = False
+        """Whether the agent has let go of the driver for an upgrade in its present life."""
+        self._answer: Answer | None = None
+        self._ended_at = 0.0
+        self._log = get_logger(component="upgrades")
+
+    @property
+    def answer(self) -> Answer | None:
+        """The end of the last act of the present phase."""
+        return self._answer
+
+    def forget(self) -> None:
+        """Begin another phase."""
+        self._answer = None
+
+    def is_due(self, act: Act) -> bool:
+        """Whether an act may begin now; the same act is not repeated at once."""
+        is_other = self._answer is None or self._answer.act is not act
+        return not self.is_busy and (is_other or self._clock.monotonic() - self._ended_at >= ACT_AGAIN_SECONDS)
+
+    async def carry_out(
+        self, act: Act, upgrade: DriverUpgrade, settings: DriverUpgradeSettings, note_end: Callable[[], None]
+    ) -> None:
+        """Do an act to its end."""
+        try:
+            problem = await self._do(act, upgrade, settings)
+        except NodeagentError as error:
+            problem = str(error)
+        self._log.info("driver_upgrade_act_ended", upgrade=upgrade.number, act=act, problem=problem)
+        self._answer, self._ended_at, self.is_busy = Answer(act=act, problem=problem), self._clock.monotonic(), False
+        note_end()
+
+    async def _do(self, act: Act, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
+        """The problem, if any."""
+        match act:
+            case Act.UNLOAD:
+                return await self._unload(upgrade, settings)
+            case Act.INSTALL:
+                return await self._install(upgrade, settings)
+            case _:
+                return await self._load(upgrade)
+
+    async def _unload(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
+        await self._ports.gpus.release(f"upgrade {upgrade.number} of the driver to {upgrade.wanted}")
+        self.has_released = True
+        if held := await self._ports.drain.compare(upgrade.gpus):
+            return f"came meanwhile: {', '.join(held)}"
+        if settings.installed_by == CONTAINER:
+            return await self._send_pods_away(upgrade)
+        plan = plan_reload(await self._ports.modules.read_loaded())
+        if plan.blocker:
+            return plan.blocker
+        await self._keep(replace(upgrade.put_aside, modules=upgrade.put_aside.modules or plan.load))
+        answer = await self._ports.modules.unload(plan.unload)
+        return "" if answer.code == 0 else answer.describe()
+
+    async def _send_pods_away(self, upgrade: DriverUpgrade) -> str:
+        """The old driver's own pods, known by name, so that the new pod is left alone after a restart of the agent."""
+        pods = upgrade.put_aside.driver_pods or await self._aside.find_driver_pods()
+        if not pods:
+            return "no pod with the driver was found on this node: is the driver the host's own?"
+        await self._keep(replace(upgrade.put_aside, driver_pods=pods))
+        return await self._aside.send_away(pods)
+
+    async def _install(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
+        if settings.installed_by == "command":
+            answer = await self._ports.run_on_host(settings.upgrade_command, settings.upgrade_seconds)
+            if answer.code != 0:
+                return f"driver.upgrade_command: {answer.describe()}"
+        return await self._load(upgrade)
+
+    async def _load(self, upgrade: DriverUpgrade) -> str:
+        """Load what CUDA needs, and then what was loaded before; a module that the new driver has no more is told."""
+        problem = await self._ports.modules.load(_BASE)
+        others = [one for one in upgrade.put_aside.modules if one.replace("_", "-") not in _BASE]
+        if others and not problem and (lacking := await self._ports.modules.load(others)):
+            self._log.warning("kernel_modules_not_loaded", modules=others, error=lacking)
+        return problem
+
+    async def take_back(self) -> str:
+        """Take the driver back that was let go for an upgrade; the problem, if any."""
+        if self.has_released:
+            try:
+                await self._ports.gpus.resume()
+            except DriverError as error:
+                return f"the driver was not taken back: {error}"
+            self.has_released = False
+        return ""
+
+    async def prove(self, gpu: SessionGpu) -> str:
+        """A short computation on a GPU; why it speaks against the GPU, empty where nothing does."""
+        plan = plan_stage(ProofStage.QUICK)
+        if self._ports.prover is None or plan is None:
+            return ""
+        checks = judge_readings(await self._ports.prover.prove(gpu.uuid, plan), plan, {})
+        failed = [f"{each.name}: {each.measured}" for each in checks if each.verdict is ProofVerdict.FAILED]
+        return f"the proof of GPU {gpu.index} failed: {failed[0]}" if failed else ""

@@ -1,0 +1,1 @@
+"""Upgrades of the driver: when one begins, which step follows, and who is paused meanwhile."""

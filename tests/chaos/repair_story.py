@@ -33,7 +33,7 @@ ANSWERS = (
 """Of the driver's program, beside success."""
 NEEDS = ("reset", "reset", "reset", "drain", "drain", "bus", "reboot")
 FEWEST_PID, MOST_PID = 1000, 100000
-RESET_SECONDS = 6.0
+RESET_SECONDS = 10.0
 """How long a step waits for a reset to begin."""
 WEEKS_KEPT = 2
 """The journal keeps receipts for a month."""
@@ -121,9 +121,7 @@ async def pass_week(machine: Machine, random: Random) -> str:
     if node.workshop.resetting:
         return "no week passes within a reset"
     truth.week += 1
-    node.workshop.receipts = {
-        pod: week for pod, week in node.workshop.receipts.items() if truth.week - week <= WEEKS_KEPT
-    }
+    node.workshop.forget_dead(truth.week - WEEKS_KEPT)
     node.set_clock(hours * story.HOUR_SECONDS)
     return f"week {truth.week}"
 
@@ -154,10 +152,7 @@ async def die_of_fault(machine: Machine, random: Random) -> str:
     await anyio.sleep(pause)
     if name in node.truth.pods:
         machine.delete_pod(name)
-    blamed = await node.read_blamed()
-    if blamed is None or name not in blamed:
-        return f"{name} died, and the agent tells nothing of it yet"
-    node.workshop.receipts[name] = node.workshop.truth.week
+    node.workshop.died[name] = node.workshop.truth.week
     return f"{name} died of XID {FIRMWARE_SILENT}"
 
 

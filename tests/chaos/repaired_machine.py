@@ -94,16 +94,17 @@ class RepairedMachine(Machine):
 
     async def _find_lost_receipts(self) -> list[str]:
         """Pods of whose fault the agent has told once, and tells no more."""
-        owed = self.workshop.receipts
-        if not owed or await self.read_table() is None:
+        died, blamed = self.workshop.died, self.workshop.blamed
+        if not died or await self.read_table() is None:
             return []
-        told = await self.read_blamed()
-        return [] if told is None else sorted(set(owed) - told)
-
-    async def read_blamed(self) -> set[str] | None:
-        """The pods whose receipts name a fault."""
         status, body = await self.agent.get("/api/v1/receipts")
-        return {one["pod"] for one in json.loads(body) if one["faults"]} if status == OK else None
+        if status != OK:
+            return []
+        told = {one["pod"] for one in json.loads(body) if one["faults"]} & set(died)
+        self.workshop.did["receipts of faults"] += len(told - blamed)
+        lost = sorted(blamed - told)
+        blamed |= told
+        return lost
 
     async def check_health_told(self) -> None:
         """A repair closes healthy GPUs too: what is offered meanwhile depends on how far it came."""

@@ -65,8 +65,10 @@ class Workshop:
         self.began = anyio.Event()
         """Set when the next reset begins."""
         self.did: Counter[str] = Counter()
-        self.receipts: dict[str, int] = {}
-        """Pods of which the agent has told that they died of a fault, with the week."""
+        self.died: dict[str, int] = {}
+        """Pods that died of a fault, with the week."""
+        self.blamed: set[str] = set()
+        """Those of whose fault the agent has told."""
         self._make_programs()
         self._make_processes()
         self.boot()
@@ -171,6 +173,11 @@ class Workshop:
         """A disruption budget has it stay."""
         self._around.api.store.budgets.add(name)
 
+    def forget_dead(self, week: int) -> None:
+        """Pods that died before it are not in the journal for much longer."""
+        self.died = {pod: since for pod, since in self.died.items() if since >= week}
+        self.blamed &= set(self.died)
+
     def has_process(self, pid: int) -> bool:
         """Whether there is one of this number, or was."""
         return (self._proc / str(pid)).exists()
@@ -242,9 +249,11 @@ class Workshop:
         self.resetting |= set(gpus)
         self.began.set()
         self.began = anyio.Event()
+        boot = self._boots
         try:
             await anyio.sleep(HANG_SECONDS if answer == "hang" else 0.2 + 0.2 * (self.truth.resets % 5))
-            if answer in ("done", "unmended"):
+            # A reboot ends the program with all others.
+            if answer in ("done", "unmended") and boot == self._boots:
                 self._take_effect(gpus, kind if answer == "done" else "")
         finally:
             self.resetting -= set(gpus)

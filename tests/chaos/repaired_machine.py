@@ -40,6 +40,8 @@ class RepairedMachine(Machine):
         super().__init__(directory, fake, seed, rooms=rooms, **how)
         self.workshop = Workshop(directory, self.gpus, self.truth, self.kubelet, self.surroundings)
         self._rounds = 0
+        self.is_rebooting = False
+        """While nobody else may start the agent again."""
 
     def plan_environment(self) -> dict[str, str]:
         return {**super().plan_environment(), **self.workshop.environment, HASTE: "1"}
@@ -72,12 +74,14 @@ class RepairedMachine(Machine):
     async def reboot(self) -> None:
         """No process and no pod outlives it."""
         self.workshop.did["reboots"] += 1
+        self.is_rebooting = True
         await self.agent.end(signal.SIGKILL)
         for name in self.truth.pods:
             self.delete_pod(name)
         self.gpus.mend()
         self.workshop.boot()
         self.agent.begin()
+        self.is_rebooting = False
 
     async def read_repairs(self) -> dict[str, Any] | None:
         """The agent's account of its sessions; nothing while it cannot be asked."""
@@ -117,16 +121,16 @@ class RepairedMachine(Machine):
         for pid in list(self.workshop.truth.opened):
             self.workshop.close_file(pid)
         self._rounds = 0
-        await self.wait(self._is_repaired, "without a session or a GPU that needs a repair", SETTLED_SECONDS)
+        await self.wait(self.is_repaired, "without a session or a GPU that needs a repair", SETTLED_SECONDS)
         await super().settle()
-        await self.wait(self._is_restored, "with all settings put back", SETTLED_SECONDS)
+        await self.wait(self.is_restored, "with all settings put back", SETTLED_SECONDS)
 
-    async def _is_restored(self) -> bool:
+    async def is_restored(self) -> bool:
         state = await self.read_repairs()
         self.waits_for = f"{self.workshop.list_changed()}, {state and state['closed_gpus']}"
         return not self.workshop.list_changed() and state is not None and not state["closed_gpus"]
 
-    async def _is_repaired(self) -> bool:
+    async def is_repaired(self) -> bool:
         """Whether no session is left; a person and the node do their part of it."""
         self._rounds += 1
         if self.workshop.is_reboot_due:

@@ -101,6 +101,14 @@ class Workshop:
             "repairs.drain.after_deadline": "delete_where_dead",
             "node.proc_dir": self._proc,
             "signals.brake": "false",
+            "signals.receipts": "true",
+            "signals.pod_condition": "true",
+            "signals.nvsentinel.enabled": "true",
+            "signals.nvsentinel.socket": self._desk.with_name("nvsentinel"),
+            "proof.idle": "quick",
+            "proof.free_seconds": 1,
+            "proof.spread_seconds": 0,
+            "claims.metadata_files": "true",
         }
 
     # The hardware.

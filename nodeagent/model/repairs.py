@@ -143,7 +143,7 @@ class Attempt(Value, frozen=True):
     is_own: bool = True
     """False for a reboot of the node that the agent has not requested."""
     kept: tuple[KeptSettings, ...] = ()
-    """The settings to put back after a reset; they stand in the intent for the next agent."""
+    """The settings to put back after a reset, until they are back; they stand in the intent for the next agent."""
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
@@ -16,9 +17,11 @@ import anyio
 from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.plan import plan_story
+from tests.chaos.repair_story import list_repair_steps
+from tests.chaos.repaired_machine import RepairedMachine
 from tests.chaos.room_story import list_room_steps
 from tests.chaos.rooms import Rooms
-from tests.chaos.story import CALM_EVERY, list_steps
+from tests.chaos.story import CALM_EVERY, Step, list_steps
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
 
@@ -29,6 +32,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--freeze-seconds", type=float, default=3.0, help="how long a long standstill is (%(default)s)")
     parser.add_argument("--rooms", action="store_true", help="all doors of the node open: parts, claims, layouts, …")
+    parser.add_argument("--repairs", action="store_true", help="the agent repairs GPUs, in mode act")
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about the story is added to this file")
     options = parser.parse_args()
@@ -43,7 +47,7 @@ def _tell(directory: Path, options: argparse.Namespace) -> int:
     size = "1536k" if options.rooms else "256k"
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", state], check=True)
     fake = FakeNvml(directory, "dgx-h100")
-    machine = Machine(directory, fake, options.seed, rooms=Rooms(directory) if options.rooms else None)
+    machine = make_machine(directory, fake, options)
     violation = ""
     began = time.monotonic()
     try:
@@ -61,6 +65,28 @@ def _tell(directory: Path, options: argparse.Namespace) -> int:
     return int(bool(violation))
 
 
+def make_machine(directory: Path, fake: FakeNvml, options: argparse.Namespace) -> Machine:
+    """The node of the story."""
+    make = RepairedMachine if options.repairs else Machine
+    return make(directory, fake, options.seed, rooms=Rooms(directory) if options.rooms else None)
+
+
+def list_all_steps(options: argparse.Namespace) -> Mapping[Step, int]:
+    """What may happen on it."""
+    steps = dict[Step, int]()
+    if options.rooms:
+        steps |= list_room_steps(options.freeze_seconds)
+    if options.repairs:
+        steps |= list_repair_steps(options.freeze_seconds)
+    return steps or list_steps(options.freeze_seconds)
+
+
+def count_done(machine: Machine) -> dict[str, int]:
+    """What has come of whatever was done by other doors and about repairs."""
+    doors = machine.tenants.did if machine.tenants else {}
+    return {**doors, **(machine.workshop.did if isinstance(machine, RepairedMachine) else {})}
+
+
 def _report(machine: Machine, options: argparse.Namespace, seconds: float, violation: str) -> None:
     told = {
         "seed": options.seed,
@@ -68,7 +94,7 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
         "seconds": round(seconds, 1),
         "admitted": machine.admitted,
         "refused": machine.refused,
-        "rooms": dict(machine.tenants.did) if machine.tenants else {},
+        "rooms": count_done(machine),
         "steps_by_kind": dict(machine.steps),
         "ready_seconds": round(machine.slowest["ready"], 2),
         "well_seconds": round(machine.slowest["well"], 2),
@@ -79,7 +105,7 @@ def _report(machine: Machine, options: argparse.Namespace, seconds: float, viola
     if options.result:
         with options.result.open("a") as file:
             file.write(json.dumps(told) + "\n")
-    counts = machine.tenants.did if machine.tenants else {}
+    counts = count_done(machine)
     if not violation:
         sys.stdout.write(
             f"{options.steps} steps in {seconds:.0f} s: {machine.admitted} pods admitted, {machine.refused} refused"
@@ -100,11 +126,12 @@ async def _run(machine: Machine, options: argparse.Namespace) -> None:
     began = time.monotonic()
     async with anyio.create_task_group() as tasks:
         await tasks.start(machine.kubelet.run)
+        if isinstance(machine, RepairedMachine):
+            await tasks.start(machine.run)
         await machine.start()
         try:
             await machine.calm()
-            steps = list_room_steps if options.rooms else list_steps
-            story = plan_story(options.seed, options.steps, steps(options.freeze_seconds))
+            story = plan_story(options.seed, options.steps, list_all_steps(options))
             for number, (step, chance) in enumerate(story, start=1):
                 what = await step(machine, chance)
                 machine.steps[step.__name__] += 1

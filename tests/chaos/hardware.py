@@ -56,6 +56,12 @@ class Gpus:
             self._configuration(gpu).write_bytes(ANSWERING)
             self.fake.restore(gpu)
 
+    def reset(self, gpu: int) -> None:
+        """Nothing is left of a layout; the mode in which one can be made stays."""
+        self.fake.reset(gpu)
+        if gpu in self._cut:
+            self._cut[gpu] = ()
+
     def hang(self, gpu: int) -> None:
         """Every call on it blocks, deaf to signals."""
         self.fake.hang_gpu(gpu)
@@ -114,11 +120,16 @@ class Gpus:
         state = self.fake.gpu(gpu)
         return sum(bool(slot.present) for slot in state.mig_devices) if state.mig_mode else 0
 
+    def list_names(self, gpu: int) -> frozenset[str]:
+        """Of a GPU and all devices cut out of it."""
+        state = self.fake.gpu(gpu)
+        return frozenset(
+            name.decode() for name in (state.uuid, *(slot.uuid for slot in state.mig_devices if slot.present))
+        )
+
     def find_gpu(self, device: str) -> int | None:
         """Whose device this is, whole or cut out of it; nothing for one that is no more."""
         for gpu in range(GPUS):
-            state = self.fake.gpu(gpu)
-            names = {state.uuid, *(slot.uuid for slot in state.mig_devices if slot.present)}
-            if device.encode() in names:
+            if device in self.list_names(gpu):
                 return gpu
         return None

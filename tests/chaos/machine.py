@@ -47,7 +47,7 @@ ROOM_PATHS = ("/api/v1/parts", "/api/v1/claims", "/api/v1/doors", "/api/v1/mps")
 CUT_BY_LABEL = frozenset({0, 1})
 OK = 200
 LONG_ATTEMPTS, PROBE_PAUSE_SECONDS = 40, 0.25
-LOSE_PATIENCE_SECONDS = 120.0
+LOSE_PATIENCE_SECONDS = 300.0
 """After which nothing is measured any more."""
 PATHS = ("/livez", "/readyz", "/metrics", "/api/v1/state", "/api/v1/allocations", "/api/v1/gates", "/")
 
@@ -96,10 +96,9 @@ class Machine:
     async def start(self, once: Mapping[str, str] | None = None) -> None:
         """The neighbours, then the agent; its first life has this in its environment besides."""
         await self.surroundings.start()
-        environment, module = dict(self.clock.environment), "nodeagent"
-        if self.rooms is not None:
-            environment[PROGRAMS], module = str(self.rooms.programs), ARMED
-        self._agent = Agent(self._directory, self._plan_settings(), environment, module)
+        more = self.plan_environment()
+        environment, module = {**self.clock.environment, **more}, ARMED if more else "nodeagent"
+        self._agent = Agent(self._directory, self.plan_settings(), environment, module)
         self._agent.once = once or {}
         self._agent.begin()
 
@@ -111,7 +110,11 @@ class Machine:
         await self.surroundings.stop()
         self.clock.close()
 
-    def _plan_settings(self) -> dict[str, object]:
+    def plan_environment(self) -> dict[str, str]:
+        """What the agent has in its environment besides; empty for one without a hand on its steps."""
+        return {PROGRAMS: str(self.rooms.programs)} if self.rooms is not None else {}
+
+    def plan_settings(self) -> dict[str, object]:
         kubelet, fake = self._directory / "kubelet", self.gpus.fake
         return {
             "node.name": NODE,
@@ -143,6 +146,10 @@ class Machine:
             raise Violated(f"asked to stop, the agent ended with {status}")
         self.agent.begin()
 
+    def set_clock(self, seconds: float) -> None:
+        """People's time is so much later than the machine's."""
+        self.clock.set_ahead(seconds)
+
     def kill_worker(self) -> None:
         """The process that calls NVML dies; the agent does not."""
         for pid in self.agent.list_children():
@@ -172,6 +179,10 @@ class Machine:
             return
         self.admitted += 1
         self.truth.admit(name, devices, size)
+        self.note_pod(name, devices)
+
+    def note_pod(self, name: str, devices: frozenset[str]) -> None:
+        """It runs from now on."""
         if self.tenants is not None:
             self.tenants.note_whole(name, devices)
 
@@ -290,7 +301,7 @@ class Machine:
         """
         is_open = self.tenants and (self.tenants.is_under_way() or not self.surroundings.has_runtime)
         if self.gpus.count_healthy() < GPUS and not is_open:
-            await self._wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
+            await self.wait(self._is_offer_true, "telling the kubelet which GPUs are broken", WELL_SECONDS)
 
     async def calm(self) -> None:
         """Take every fault back, and see that all is well again, in time.
@@ -301,17 +312,25 @@ class Machine:
         self.gpus.mend()
         self.empty_disk()
         await self.surroundings.start()
-        ready = await self._wait(self._is_ready, "ready", READY_SECONDS, patience=self._patience)
+        ready = await self.wait(self._is_ready, "ready", READY_SECONDS, patience=self._patience)
         self.slowest["ready"] = max(self.slowest["ready"], ready)
+        await self.settle()
+        well = ready + await self.wait(self._is_offer_true, "offering every healthy device", WELL_SECONDS)
+        well += await self.wait(self._is_table_true, "in agreement with the pods", WELL_SECONDS)
+        well += await self.wait(self._is_node_told, "telling the API server the truth", WELL_SECONDS)
         if self.tenants is not None:
-            await self._wait(self._is_settled, "where all that was begun has ended", WELL_SECONDS)
-        well = ready + await self._wait(self._is_offer_true, "offering every healthy device", WELL_SECONDS)
-        well += await self._wait(self._is_table_true, "in agreement with the pods", WELL_SECONDS)
-        well += await self._wait(self._is_node_told, "telling the API server the truth", WELL_SECONDS)
-        if self.tenants is not None:
-            await self._wait(self._is_account_true, "in agreement with whoever is behind the other doors", WELL_SECONDS)
+            await self.wait(self._is_account_true, "in agreement with whoever is behind the other doors", WELL_SECONDS)
         self.slowest["well"] = max(self.slowest["well"], well)
         await self._admit_probe()
+
+    async def settle(self) -> None:
+        """Have all end that was begun.
+
+        Raises:
+            Violated: it does not, after all patience.
+        """
+        if self.tenants is not None:
+            await self.wait(self._is_settled, "where all that was begun has ended", WELL_SECONDS)
 
     async def _admit_probe(self) -> None:
         """With nothing broken and a GPU free, a pod that asks for one runs, whatever kubelet and agent went through."""
@@ -360,19 +379,19 @@ class Machine:
     async def _is_node_told(self) -> bool:
         return self.surroundings.is_node_told(GPUS)
 
-    async def _wait(
+    async def wait(
         self, is_so: Callable[[], Awaitable[bool]], what: str, limit_seconds: float, patience: float = 0.0
     ) -> float:
         patience = patience or (self._patience if self.tenants is None else max(self._patience, ROOMS_PATIENCE))
         before, began = self.agent.read_waits(), time.monotonic()
-        with anyio.move_on_after(LOSE_PATIENCE_SECONDS):
+        with anyio.move_on_after(LOSE_PATIENCE_SECONDS) as waiting:
             while not await is_so():
                 self._check_alive()
                 await anyio.sleep(0.02)
         took = time.monotonic() - began
         stall = min(took, measure_stall(before, self.agent.read_waits()))
         self.longest_stall_seconds = max(self.longest_stall_seconds, stall)
-        if took - stall <= limit_seconds * patience:
+        if not waiting.cancelled_caught and took - stall <= limit_seconds * patience:
             return took - stall
         paths = ("/readyz", "/api/v1/conditions", "/api/v1/allocations", *(ROOM_PATHS if self.tenants else ()))
         state = [await self.agent.get(path) for path in paths]

@@ -107,7 +107,7 @@ def freeze_agent(long_seconds: float) -> Step:
 async def step_clock(machine: Machine, random: Random) -> str:
     """The wall clock is set, forward or back, by up to hours; the clock that only rises goes on."""
     hours = random.uniform(-12, 12)
-    machine.clock.set_ahead(hours * HOUR_SECONDS)
+    machine.set_clock(hours * HOUR_SECONDS)
     return f"the clock is {hours:+.1f} h off"
 
 

@@ -17,6 +17,7 @@ from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import DriverTool, GpuProver, GpuSource
 from nodeagent.model.proof import ProofStage, ProofVerdict
 from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings, Outcome, Rung, ToolAnswer
@@ -58,6 +59,9 @@ class Acting:
         self.reading: Reading | None = None
         """The result of the act; `None` before the end of the act."""
         self.ended_at = 0.0
+        self.is_restoring = False
+        self.put_back = frozenset[GpuUuid]()
+        """The GPUs that have their settings back, and whose settings may be forgotten."""
         self._log = get_logger(component="repairs")
 
     def clear(self) -> None:
@@ -91,6 +95,7 @@ class Acting:
             try:
                 await self._ports.gpus.release(f"session {number} resets GPUs")
             except DriverError as error:
+                self.put_back |= {one.gpu for one in attempt.kept}
                 return Reading(outcome=Outcome.STOPPED, detail=f"the driver was not let go: {error}")
             reading, remarks = await self._reset_released(attempt, timeout_seconds)
             remarks += await self._take_back()
@@ -118,8 +123,11 @@ class Acting:
         return []
 
     async def restore(self, kept: Sequence[KeptSettings]) -> None:
-        """Put back settings for an agent that did not live to do it."""
-        remarks = await self._put_back(kept)
+        """Put back settings for an act that did not come to it."""
+        try:
+            remarks = await self._put_back(kept)
+        finally:
+            self.is_restoring = False
         self._log.info("repair_settings_restored", gpus=[one.gpu for one in kept], remarks=remarks)
 
     async def _put_back(self, kept: Sequence[KeptSettings]) -> list[str]:
@@ -129,7 +137,9 @@ class Acting:
         except DriverError as error:
             return [f"settings were not put back: {error}"]
         here = [(one, gpu) for one in kept if (gpu := gpus.get(one.gpu)) is not None and not gpu.lost]
-        return [remark for one, gpu in here for remark in await self._put_back_one(one, gpu)]
+        remarks = [remark for one, gpu in here for remark in await self._put_back_one(one, gpu)]
+        self.put_back |= {one.gpu for one, _ in here}
+        return remarks
 
     async def _put_back_one(self, kept: KeptSettings, gpu: Gpu) -> list[str]:
         changed, tool = find_changed(kept, gpu), self._ports.tool

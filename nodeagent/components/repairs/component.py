@@ -61,7 +61,7 @@ from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.mps_daemons import list_gpus
-from nodeagent.rules.repair.outcomes import Reading, keep_settings
+from nodeagent.rules.repair.outcomes import Reading, forget_settings, keep_settings, list_owed
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import (
     Moment,
@@ -109,8 +109,7 @@ class Repairs:
         self._turns = RepairTurns(slots, bus, live, clock)
         self._acting = Acting(ports, clock, self._note_act) if ports is not None else None
         self._tasks: TaskGroup | None = None
-        self._owed: tuple[KeptSettings, ...] = ()
-        """Settings that the agent before did not live to put back."""
+        self._restore_due = 0.0
         self._is_resumed = False
         self._opened, self._closed = 0, Counter[Ending]()
         self._log = get_logger(component=self.name)
@@ -150,7 +149,8 @@ class Repairs:
             return due if due > 0 else RETRY_SECONDS
         if self._is_late:
             return RETRY_SECONDS
-        again = AGAIN_SECONDS if self._drain is not None and self._drain.closed_gpus else None
+        is_watching = (self._drain is not None and self._drain.closed_gpus) or self._list_owed()
+        again = AGAIN_SECONDS if is_watching else None
         return min((wait for wait in (again, self._turns.find_wait()) if wait is not None), default=None)
 
     @property
@@ -168,6 +168,7 @@ class Repairs:
             self._poll(findings)
             await self._take(findings)
             await self._follow_act(findings)
+            await self._forget_settings()
             self._restore()
             await self._withdraw_reboot()
             if await self._clear(findings):
@@ -198,7 +199,6 @@ class Repairs:
             resumed = resume_session(session, self._moment)
             if resumed != session:
                 await self._keep(resumed, session)
-                self._owed += () if session.under_way is None else session.under_way.kept
             if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
                 # Whoever refused it may have left while no agent was there to see it: one more try after a start.
                 self._occupied.add(session.number)
@@ -244,7 +244,7 @@ class Repairs:
             reading = self._judge_proof(session, findings, acting)
         ended = take_reading(session, reading, inventory, self._moment)
         if ended != session:
-            await self._keep(ended, session)
+            await self._keep(forget_settings(ended, acting.put_back), session)
             acting.clear()
 
     def _judge_proof(self, session: FaultSession, findings: Findings, acting: Acting) -> Reading:
@@ -254,11 +254,35 @@ class Repairs:
         is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
         return judge_proof(session, findings, waited, self._polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
 
+    def _list_owed(self) -> tuple[KeptSettings, ...]:
+        """Settings that an act took and did not put back, of GPUs that are here."""
+        inventory, sessions = self._bus.read(Inventory), self._journal.sessions()
+        if self._acting is None or inventory is None or sessions is None:
+            return ()
+        owed = ((one, inventory.find_gpu(one.gpu)) for one in list_owed(sessions.values()))
+        return tuple(one for one, gpu in owed if gpu is not None and not gpu.lost)
+
+    async def _forget_settings(self) -> None:
+        acting, sessions = self._acting, self._journal.sessions() or {}
+        if acting is None or acting.session or acting.is_restoring:
+            return
+        for session in sessions.values():
+            if (after := forget_settings(session, acting.put_back)) != session:
+                await self._keep(after, session)
+        acting.put_back = frozenset()
+
     def _restore(self) -> None:
-        """Put back what the agent before took and did not live to put back."""
-        if self._owed and self._is_settled and self._acting is not None and self._tasks is not None:
-            self._tasks.start_soon(self._acting.restore, self._owed, name="repairs settings")
-            self._owed = ()
+        """Put back what an act took and did not put back: the agent was killed, or the driver did not answer."""
+        acting, now = self._acting, self._clock.monotonic()
+        if acting is None or self._tasks is None or not self._is_settled or acting.session or acting.is_restoring:
+            return
+        if (owed := self._list_owed()) and now >= self._restore_due:
+            acting.is_restoring, self._restore_due = True, now + AGAIN_SECONDS
+            self._tasks.start_soon(self._restore_settings, acting, owed, name="repairs settings")
+
+    async def _restore_settings(self, acting: Acting, owed: tuple[KeptSettings, ...]) -> None:
+        await acting.restore(owed)
+        self._waker.wake()
 
     async def _withdraw_reboot(self) -> None:
         """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
@@ -324,7 +348,9 @@ class Repairs:
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
         plan = next((one for one in self._plan() if not one.obstacles), None)
         session = (self._journal.sessions() or {}).get(plan.session if plan is not None else 0)
-        if acting is None or acting.session or self._drain is None or self._tasks is None or inventory is None:
+        if acting is None or self._drain is None or self._tasks is None or inventory is None:
+            return
+        if acting.session or acting.is_restoring:
             return
         if plan is None or session is None:
             return

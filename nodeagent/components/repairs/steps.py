@@ -1,6 +1,7 @@
 """The steps of a session between two of its states, in words: for the log, the audit log and the page."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from nodeagent.model.repairs import Attempt, FaultSession
 
@@ -10,11 +11,9 @@ def describe_steps(session: FaultSession, before: FaultSession | None) -> Iterat
     if before is None:
         yield f"opened by {session.cause} at rung {session.rung}"
         return
-    for attempt in session.attempts[: len(before.attempts)]:
-        if attempt not in before.attempts:
-            yield _describe_attempt(attempt)
-    for attempt in session.attempts[len(before.attempts) :]:
-        yield _describe_attempt(attempt)
+    told = [_describe_attempt(attempt) for attempt in session.attempts]
+    told_before = [_describe_attempt(attempt) for attempt in before.attempts]
+    yield from (step for step, step_before in zip_longest(told, told_before) if step and step != step_before)
     new = dict.fromkeys(one.key for one in session.evidence[len(before.evidence) :])
     if new:
         yield f"joined by {', '.join(new)}"

@@ -7,9 +7,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from nodeagent.model.gpu import ComputeMode, Gpu
 from nodeagent.model.ids import GpuUuid
-from nodeagent.model.repairs import KeptSettings, Outcome, Rung, ToolAnswer
+from nodeagent.model.repairs import FaultSession, KeptSettings, Outcome, Rung, ToolAnswer
 from nodeagent.model.values import Value
 
 S = TypeVar("S")
@@ -96,6 +98,25 @@ def keep_settings(gpus: Iterable[Gpu], by_mps: Collection[GpuUuid] = ()) -> tupl
         )
         for gpu in gpus
     )
+
+
+def list_owed(sessions: Iterable[FaultSession]) -> tuple[KeptSettings, ...]:
+    """The settings that ended attempts have not put back; of several for a GPU the oldest, from before all of them."""
+    owed: dict[GpuUuid, KeptSettings] = {}
+    attempts = (attempt for session in sessions for attempt in session.attempts if not attempt.is_open)
+    for attempt in sorted(attempts, key=lambda one: one.began_seconds):
+        for kept in attempt.kept:
+            owed.setdefault(kept.gpu, kept)
+    return tuple(owed.values())
+
+
+def forget_settings(session: FaultSession, gpus: Collection[GpuUuid]) -> FaultSession:
+    """The session without the settings of GPUs that have theirs back; an attempt under way keeps its settings."""
+    attempts = tuple(
+        attempt if attempt.is_open else replace(attempt, kept=tuple(one for one in attempt.kept if one.gpu not in gpus))
+        for attempt in session.attempts
+    )
+    return session if attempts == session.attempts else replace(session, attempts=attempts)
 
 
 class PutBack(Value, frozen=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.chaos.machine import Machine
+from tests.chaos.repaired_machine import RepairedMachine
 from tests.chaos.rooms import Rooms
 from tests.fakes.nvml.control import FakeNvml
 from tests.faults.steps.armed import VARIABLE
@@ -64,7 +64,9 @@ def take_tour(directory: Path, *, phases: list[str], by_place: bool) -> dict[str
     }
     armed = {VARIABLE: json.dumps({**wanted, "by_place": by_place})}
     fake = FakeNvml(directory, "dgx-h100")
-    tour = Tour(Machine(directory, fake, 1, rooms=Rooms(directory)), lambda: armed, lambda: len(list_deaths(deaths)))
+    tour = Tour(
+        RepairedMachine(directory, fake, 1, rooms=Rooms(directory)), lambda: armed, lambda: len(list_deaths(deaths))
+    )
     began, fault = time.monotonic(), ""
     try:
         anyio.run(tour.take)

@@ -22,6 +22,10 @@ from tests.faults.steps.points import OF_OS, PACKAGE, Point, find_point, group_p
 VARIABLE: Final = "NODEAGENT_STEPS"
 PROGRAMS: Final = "NODEAGENT_PROGRAMS"
 """Where programs of ours are, for an agent of a checkout in which they were not built."""
+HASTE: Final = "NODEAGENT_HASTE"
+"""Set where repairs take seconds that take minutes, and the files of memory stand in for the device files of GPUs."""
+MEMORY_MAJOR: Final = 1
+"""The kernel's number of /dev/zero and its like."""
 CALLS: Final = (*sorted(OF_OS), "open")
 _BY_DESCRIPTOR: Final = frozenset(
     {
@@ -156,8 +160,21 @@ def stand_in_for_programs(directory: Path) -> None:
     )
 
 
+def make_haste() -> None:
+    """Shorten what no setting shortens."""
+    from nodeagent.components.repairs import component, drain_task  # noqa: PLC0415  only with repairs
+    from nodeagent.edge.host.processes.device_users import HostDeviceUsers  # noqa: PLC0415
+
+    HostDeviceUsers.__init__.__kwdefaults__["major"] = MEMORY_MAJOR
+    component.PROOF_SECONDS = 6.0  # type: ignore[misc]
+    component.RETRY_SECONDS = 0.5  # type: ignore[misc]
+    component.AGAIN_SECONDS = drain_task.AGAIN_SECONDS = 0.5  # type: ignore[misc,attr-defined]
+
+
 def main() -> int:
     programs, wanted = os.environ.pop(PROGRAMS, ""), os.environ.pop(VARIABLE, "")
+    if os.environ.pop(HASTE, ""):
+        make_haste()
     if programs:
         stand_in_for_programs(Path(programs))
     if wanted:

@@ -17,8 +17,9 @@ from anyio.to_thread import run_sync
 from nodeagent.model.claims import ClaimReference
 from nodeagent_sim.kubelet.kubelet import KubeletDown
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
-from tests.chaos.hardware import WHOLE
-from tests.chaos.machine import NAMESPACE, Machine
+from tests.chaos.hardware import GPUS, WHOLE
+from tests.chaos.machine import NAMESPACE
+from tests.chaos.repaired_machine import RepairedMachine
 from tests.chaos.rooms import CAMERA, CORE, MEMORY, MIG_LABEL, write_claim
 
 OK = 200
@@ -48,7 +49,9 @@ class Expected:
 class Tour:
     """Through one node, whose agent may die any number of times."""
 
-    def __init__(self, machine: Machine, arm: Callable[[], Mapping[str, str]], count_deaths: Callable[[], int]) -> None:
+    def __init__(
+        self, machine: RepairedMachine, arm: Callable[[], Mapping[str, str]], count_deaths: Callable[[], int]
+    ) -> None:
         """`arm` says what the environment of each life has besides, `count_deaths` how many have died of a step."""
         assert machine.rooms is not None
         self._machine, self._rooms, self._arm, self._count_deaths = machine, machine.rooms, arm, count_deaths
@@ -68,6 +71,7 @@ class Tour:
         """
         async with anyio.create_task_group() as tasks:
             await tasks.start(self._machine.kubelet.run)
+            await tasks.start(self._machine.run)
             await self._machine.start(self._arm())
             self.lives = 1
             try:
@@ -84,7 +88,7 @@ class Tour:
         """Be the one who starts the agent again, as systemd does."""
         agent = self._machine.agent
         while True:
-            if agent.exit_status is not None:
+            if agent.exit_status is not None and not self._machine.is_rebooting:
                 self.last_status = agent.exit_status
                 agent.once = self._arm()
                 agent.begin()
@@ -114,6 +118,7 @@ class Tour:
         await self._stop_in_order()
         await self._until("all is known after an orderly end", self._is_known)
         await self._end()
+        await self._repair()
         await self._damage_state()
 
     async def _is_ready(self) -> bool:
@@ -225,6 +230,18 @@ class Tour:
         # The last daemon takes with it what all of them share; what a life that was killed leaves goes with the next.
         await self._until("what daemons share is gone", is_gone)
         await self._until("nobody has anything", self._is_empty)
+
+    async def _repair(self) -> None:
+        """A GPU is reset; where the agent dies of it, the node reboots."""
+        gpu = self.rounds % GPUS
+        self._machine.workshop.break_gpu(gpu, "reset")
+
+        async def is_repaired() -> bool:
+            self._machine.agent.once = self._arm()
+            return await self._machine.is_repaired()
+
+        await self._until(f"GPU {gpu} is repaired", is_repaired)
+        await self._until(f"GPU {gpu} has its settings back", self._machine.is_restored)
 
     async def _is_empty(self) -> bool:
         told = await self._read("allocations", "parts", "claims", "mps")

@@ -31,6 +31,7 @@ from tests.generators.chart import (
     render_refused_pod_permissions,
     render_repair_permissions,
     render_runtime_class,
+    render_validation_permissions,
 )
 from tests.generators.claim_policy import render_chart_claim_policy, render_claim_policy
 from tests.generators.concepts_picture import render_concepts
@@ -66,6 +67,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/templates/rbac-fractions.yaml": render_fraction_permissions,
     "deploy/chart/templates/rbac-pod-conditions.yaml": render_pod_condition_permissions,
     "deploy/chart/templates/rbac-refused-pods.yaml": render_refused_pod_permissions,
+    "deploy/chart/templates/rbac-validation.yaml": render_validation_permissions,
     "deploy/chart/templates/rbac-extender.yaml": render_extender_permissions,
     "deploy/chart/templates/rbac-cluster-status.yaml": render_cluster_status_permissions,
     "deploy/chart/templates/flow-control.yaml": render_flow_control,

@@ -242,3 +242,12 @@ class UnstartedPod(Value, frozen=True):
     def has_run(self) -> bool:
         """Whether a container of the pod has started."""
         return any(each.has_run for each in self.containers)
+
+
+class ValidationPod(Value, frozen=True):
+    """The pod that validates the node, as the API server shows it."""
+
+    phase: str
+    reason: str = ""
+    message: str = ""
+    """The words of the kubelet and of the container."""

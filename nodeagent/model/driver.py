@@ -203,3 +203,12 @@ class NodeRepair(Value, frozen=True):
     """Each change in words."""
     failed: tuple[str, ...] = ()
     """Each failed change, with the reason and the remedy."""
+
+
+class WorkloadResult(Value, frozen=True):
+    """State: whether a pod with a GPU works on this node, by the last pod that was made to find out."""
+
+    passed: bool
+    is_busy: bool = False
+    """Whether no GPU was free, so that the pod showed nothing."""
+    detail: str = ""

@@ -172,6 +172,26 @@ def test_pods_may_be_deleted_only_where_the_configuration_asks_for_it() -> None:
 
 
 @needs_helm
+def test_pods_may_be_made_only_where_pods_validate_the_node() -> None:
+    """With the policies that hold the agent to one form of pod on its own node, of the image that the agent runs."""
+    reviewed = read_objects((ROOT / "deploy/rbac-validation.yaml").read_text())
+    assert not reviewed.keys() & render_objects().keys()
+    added = render_objects("--set", "config.driver.workload_validation=true")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+    makers = [
+        name
+        for (kind, name), each in added.items()
+        if kind in {"Role", "ClusterRole"}
+        and any("pods" in rule["resources"] and {"create", "*"} & {*rule["verbs"]} for rule in each["rules"])
+    ]
+    assert makers == ["nodeagent-validation"]
+    elsewhere = render_objects("--set", "config.driver.workload_validation=true,image.repository=registry.example/a")
+    (container,) = pod_of(elsewhere)["containers"]
+    variables = elsewhere["ValidatingAdmissionPolicy", "nodeagent-validation"]["spec"]["variables"]
+    assert {"name": "image", "expression": f'"{container["image"]}"'} in variables
+
+
+@needs_helm
 def test_the_status_of_pods_may_be_written_only_where_the_configuration_asks_for_it() -> None:
     """With the policy that holds the agent to one condition on pods of its own node."""
     reviewed = read_objects((ROOT / "deploy/rbac-pod-conditions.yaml").read_text())

@@ -27,6 +27,9 @@ _DELETES_PODS = "{{- if ((.Values.config).kubernetes).delete_refused_pods }}\n"
 
 _WRITES_CONDITIONS = "{{- if ((.Values.config).signals).pod_condition }}\n"
 
+_VALIDATES = "{{- if ((.Values.config).driver).workload_validation }}\n"
+_IMAGE: Final = ("expression: '\"nodeagent:0.1.0.dev0\"'\n", 'expression: {{ include "nodeagent.image" . | squote }}\n')
+
 _UPGRADES = '(eq (((.Values.config).driver).upgrade | default "off") "act")'
 _REPAIRS = f'{{{{- if or (eq (((.Values.config).repairs).mode | default "off") "act") {_UPGRADES} }}}}\n'
 
@@ -93,6 +96,13 @@ def render_pod_condition_permissions() -> str:
     name = "rbac-pod-conditions.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT)
     return _HEAD.format(name=name) + _WRITES_CONDITIONS + body + "{{- end }}\n"
+
+
+def render_validation_permissions() -> str:
+    """`deploy/chart/templates/rbac-validation.yaml`: only where pods with a GPU validate the node."""
+    name = "rbac-validation.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT, _IMAGE)
+    return _HEAD.format(name=name) + _VALIDATES + body + "{{- end }}\n"
 
 
 def render_extender_permissions() -> str:

@@ -125,6 +125,7 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),
     "nodeagent gpu forget GPU-UUID": (2, NOT_MISSED),
+    "nodeagent gpu validate": (1, NO_CUDA),
     "nodeagent gpu prove 3": (4, NO_CUDA),
     "nodeagent gpu prove 3 --stage proof": (4, NO_CUDA),
     "nodeagent gpu prove 3 --stage soak --json": (4, NO_CUDA),

@@ -13,6 +13,7 @@ from nodeagent.app.node_facts import choose_node_facts
 from nodeagent.app.services import Services
 from nodeagent.components.cluster.component import Cluster
 from nodeagent.components.cluster.refused_pods_task import RefusedPods
+from nodeagent.components.driver.workload_task import WorkloadValidation
 from nodeagent.components.labeler.component import Labeler, LabelSinks
 from nodeagent.components.node_requests.component import NodeRequestHandler
 from nodeagent.components.signals.component import FaultSinks, Signals
@@ -31,6 +32,7 @@ from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
 from nodeagent.edge.kube.pods import KubeNominatedPods, KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
+from nodeagent.edge.kube.validation_pod import KubeValidationPod
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile
 
@@ -66,16 +68,19 @@ class ClusterWiring:
     def specs(self) -> tuple[ComponentSpec, ...]:
         """The components of this side, by settings and credentials."""
         labeler = ComponentSpec("labeler", self._build_labeler, stop_stage=STOP_STAGE)
+        validates = self._live.now.driver.workload_validation
+        validation = ComponentSpec(WorkloadValidation.name, self._build_workload_validation, stop_stage=STOP_STAGE)
+        always = (labeler, validation) if validates else (labeler,)
         if self._credentials is None:
-            return (labeler,)
+            return always
         cluster = ComponentSpec("cluster", self._build_cluster, stop_stage=STOP_STAGE)
         requests = ComponentSpec("wishes", self._build_node_requests, stop_stage=STOP_STAGE)
         signals = ComponentSpec("signals", self._build_signals, stop_stage=STOP_STAGE)
         repairers = ComponentSpec(NodeConditions.name, self._build_node_conditions, stop_stage=STOP_STAGE)
         if not self._live.now.kubernetes.delete_refused_pods:
-            return (labeler, cluster, requests, signals, repairers)
+            return (*always, cluster, requests, signals, repairers)
         refused = ComponentSpec(RefusedPods.name, self._build_refused_pods, stop_stage=STOP_STAGE)
-        return (labeler, cluster, requests, signals, repairers, refused)
+        return (*always, cluster, requests, signals, repairers, refused)
 
     @property
     def is_in_use(self) -> bool:
@@ -174,6 +179,16 @@ class ClusterWiring:
         silence = self._live.now.kubernetes.watch_silence_seconds
         pods = KubeUnstartedPods(self.use_client(), self.node_name, spread, silence_seconds=silence)
         return RefusedPods(*self._services, node, pods)
+
+    def _build_workload_validation(self) -> Component:
+        bus, conditions, _, live = self._services
+        if not self.is_in_use:
+            return WorkloadValidation(bus, conditions, live, None)
+        section, spread = live.now.kubernetes, Random()  # noqa: S311 - spreads load, keeps no secret
+        own = (section.namespace, section.pod_name)
+        silence = section.watch_silence_seconds
+        pods = KubeValidationPod(self.use_client(), self._node_name, own, spread, silence_seconds=silence)
+        return WorkloadValidation(bus, conditions, live, pods)
 
     def use_client(self) -> KubeClient:
         """The client of the API server, only to be called where `is_in_use`."""

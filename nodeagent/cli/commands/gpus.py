@@ -99,6 +99,18 @@ GPUS = Command(
             examples=(Example("nodeagent gpu holders", "who keeps the driver from being unloaded"),),
         ),
         Command(
+            "validate",
+            "whether the container of this very command can use the GPU that it was given",
+            runs="nodeagent.cli.gpu.validate:run",
+            exits=(ExitCode.UNWELL,),
+            description=(
+                "Looks for device nodes and libraries as a program of the container does, and computes with CUDA.\n"
+                "The pods of driver.workload_validation run it; it asks no agent.\n"
+                "Exit code 1: the GPU cannot be used, and standard error says why."
+            ),
+            examples=(Example("nodeagent gpu validate", "in a container with a GPU"),),
+        ),
+        Command(
             "prove",
             "whether a GPU computes, copies and remembers as it should, and as fast as the others",
             runs="nodeagent.cli.gpu.prove:run",

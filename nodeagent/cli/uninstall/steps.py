@@ -23,7 +23,7 @@ from nodeagent.app.wiring.cluster import FEATURE_FILE
 from nodeagent.cli.answers.places import ADMIN_SOCKET
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
-from nodeagent.components.driver.plan_markers import MARKERS
+from nodeagent.components.driver.plan_markers import list_markers
 from nodeagent.components.fractions.decide import list_resources
 from nodeagent.components.runtime.withdraw import withdraw
 from nodeagent.config.schema import Settings
@@ -182,7 +182,8 @@ def remove_shim(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
 def remove_markers(settings: Settings, *, dry: bool) -> Iterator[Outcome]:
     """Remove the marker files, where configured: otherwise they are another validator's."""
     if settings.driver.validation_markers:
-        yield from remove_files((settings.driver.validation_dir / name for name in MARKERS), "marker file", dry=dry)
+        names = list_markers(validates=settings.driver.workload_validation)
+        yield from remove_files((settings.driver.validation_dir / name for name in names), "marker file", dry=dry)
 
 
 def remove_features(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nodeagent.components.driver.decide import DriverDecision, decide_driver, decide_pause
-from nodeagent.components.driver.plan_markers import MARKERS, DriverPlace, plan_markers
+from nodeagent.components.driver.plan_markers import DriverPlace, list_markers, plan_markers
 from nodeagent.components.driver.plan_modules import LoadPlan, describe_attempt, list_loaded_modules, plan_modules
 from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
@@ -23,7 +23,7 @@ from nodeagent.core.life.report import Degraded
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.host.driver.off_loop import MarkerDirectory
 from nodeagent.model.conditions.driver import DRIVER_CODES
-from nodeagent.model.driver import DriverEvidence, DriverState
+from nodeagent.model.driver import DriverEvidence, DriverState, WorkloadResult
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.events import DriverChanged
 from nodeagent.model.ports import DeviceNodes, DriverProbe, ModuleLoader
@@ -83,6 +83,8 @@ class Driver:
             task_status.started()
             if self._host.markers is not None:
                 tasks.start_soon(self._keep_markers, self._host.markers, name="driver markers")
+                results = self._bus.watch(WorkloadResult, client=self.name)
+                tasks.start_soon(self._marker_attention.follow, results, name="driver markers of workloads")
             while True:
                 pause = decide_pause(state.phase, self._looks_alike, self._read_settings().revalidate_seconds)
                 with anyio.move_on_after(pause):
@@ -169,7 +171,14 @@ class Driver:
     async def _reconcile_markers(self, markers: MarkerDirectory) -> None:
         state = self._bus.read(DriverState)
         ready = state is not None and state.ready
-        plan = plan_markers(ready=ready, place=self._host.read_place(), found=await markers.read_markers(MARKERS))
+        validates, result = self._read_settings().workload_validation, self._bus.read(WorkloadResult)
+        plan = plan_markers(
+            ready=ready,
+            place=self._host.read_place(),
+            found=await markers.read_markers(list_markers(validates=validates)),
+            validates=validates,
+            validated=validates and result is not None and result.passed,
+        )
         for name, content in plan.write:
             await markers.write_marker(name, content)
             self._log.info("validation_marker_written", marker=name)

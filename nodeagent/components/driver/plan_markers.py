@@ -11,8 +11,18 @@ from nodeagent.model.nvidia import DEV_ROOT_VARIABLE, DRIVER_ROOT_VARIABLE
 from nodeagent.model.values import Value
 
 DRIVER_READY = "driver-ready"
-MARKERS = (DRIVER_READY,)
-"""All the markers that this part answers for; it touches no others."""
+WORKLOAD_MARKERS = ("plugin-ready", "cuda-ready")
+"""The markers of a node on which a pod got a GPU from the device plugin, and computed."""
+
+
+def list_markers(*, validates: bool) -> tuple[str, ...]:
+    """The markers that this part answers for, dependants first; it touches no others.
+
+    Args:
+        validates: Whether pods with a GPU validate the node.
+    """
+    return (*(WORKLOAD_MARKERS if validates else ()), DRIVER_READY)
+
 
 _HOST_IN_CONTAINER = "/host"
 _DRIVER_IN_CONTAINER = "/driver-root"
@@ -50,10 +60,22 @@ def render_driver_marker(place: DriverPlace) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in lines)
 
 
-def plan_markers(*, ready: bool, place: DriverPlace, found: Mapping[str, str]) -> MarkerPlan:
-    """Compare wanted markers with present markers."""
+def plan_markers(
+    *, ready: bool, place: DriverPlace, found: Mapping[str, str], validates: bool = False, validated: bool = False
+) -> MarkerPlan:
+    """Compare wanted markers with present markers.
+
+    Args:
+        ready: Whether the driver works.
+        place: The driver's place.
+        found: The present markers with their content.
+        validates: Whether pods with a GPU validate the node.
+        validated: Whether the last pod passed.
+    """
     wanted = {DRIVER_READY: render_driver_marker(place)} if ready else {}
+    if ready and validated:
+        wanted |= dict.fromkeys(reversed(WORKLOAD_MARKERS), "")
     return MarkerPlan(
         write=tuple((name, content) for name, content in wanted.items() if found.get(name) != content),
-        remove=tuple(name for name in MARKERS if name in found and name not in wanted),
+        remove=tuple(name for name in list_markers(validates=validates) if name in found and name not in wanted),
     )

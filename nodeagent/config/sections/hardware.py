@@ -121,6 +121,19 @@ class DriverSettings(DriverUpgradeSettings):
         "where the marker files are kept",
         "operands of the GPU Operator look in this directory",
     )
+    workload_validation: bool = knob(
+        Flag(),
+        default=False,
+        what="make a pod with a GPU on this node, of the agent's own image, when the driver or the offer changes",
+        why="the pod needs a free GPU and rights to make pods; the agent judges driver and GPUs without such a pod",
+    )
+    workload_validation_seconds: float = knob(
+        Number(10, 3600),
+        300.0,
+        "time from the making of that pod to its end",
+        "the image is on the node already, and the GPU Operator waits for its pods as long",
+        reload=True,
+    )
     call_timeout_seconds: float = knob(
         Number(0.1, 300),
         5.0,

@@ -71,6 +71,15 @@ CLUSTER_CONDITIONS: tuple[ConditionDefinition, ...] = (
         remedy="wait for the driver upgrade or MIG change, or set the label in the detail back to true",
     ),
     ConditionDefinition(
+        code="workload-invalid",
+        severity="warning",
+        title="a pod with a GPU did not work on this node, or could not be tried",
+        remedy="mend what the detail names; `nodeagent gpu validate` in a container with a GPU says the same. A pod is"
+        " tried again every minute",
+        show_after_seconds=30.0,
+        depends_on=("api-unreachable",),
+    ),
+    ConditionDefinition(
         code="pod-labels-unknown",
         severity="warning",
         title="the labels of pods cannot be read for metrics",

@@ -64,6 +64,7 @@ def live(request: pytest.FixtureRequest) -> LiveSettings:
             set(),
         ),
         (("kubernetes.delete_refused_pods=[failed]",), {}, ["labeler"], set()),
+        (("driver.workload_validation=true",), {}, ["labeler", "workload_validation"], set()),
     ],
     indirect=["live"],
 )

@@ -17,7 +17,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.gates import Gates
 from nodeagent.core.life.report import Degraded
 from nodeagent.model.conditions import CATALOGUE
-from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NodeRepair
+from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, NodeRepair, WorkloadResult
 from nodeagent.model.events import DriverChanged
 from tests.component.driver.fakes import (
     NO_HARDWARE,
@@ -239,6 +239,22 @@ async def test_markers_can_be_switched_on_by_a_reload() -> None:
         around.settings = replace(around.settings, validation_markers=True)
         await anyio.sleep(31)
         assert around.markers.files == {DRIVER_READY: MARKER}
+
+
+async def test_markers_of_workloads_follow_the_validation() -> None:
+    """They come when the pod has passed, go when its result is void, and are another's where no pod validates."""
+    around = Surroundings(FakeProbe(WORKING), validation_markers=True, workload_validation=True)
+    async with around.running():
+        around.bus.publish_state(WorkloadResult(passed=True), source="test")
+        await anyio.sleep(1)
+        assert around.markers.files == {DRIVER_READY: MARKER, "cuda-ready": "", "plugin-ready": ""}
+        around.bus.retract_state(WorkloadResult)
+        await anyio.sleep(1)
+        assert around.markers.files == {DRIVER_READY: MARKER}
+        around.settings = replace(around.settings, workload_validation=False)
+        around.markers.meddle("cuda-ready", "")
+        await anyio.sleep(1)
+        assert around.markers.files == {DRIVER_READY: MARKER, "cuda-ready": ""}
 
 
 async def test_two_troubles_are_both_said() -> None:

@@ -25,8 +25,9 @@ from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
+from nodeagent.edge.kube.validation_pod import KubeValidationPod
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.cluster import EventSeries, Eviction, NodeCondition, NodeEvent, Taint
+from nodeagent.model.cluster import EventSeries, Eviction, NodeCondition, NodeEvent, Taint, ValidationPod
 from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, ClusterCondition
 from nodeagent.model.scheduling import SeenPod
 from nodeagent.model.slices import DeviceClass, SliceContent, SliceDevice, SlicePool
@@ -50,7 +51,15 @@ async def test_every_request_is_answered_as_the_agent_reads_it(open_api_server: 
     """Each function that speaks to the API server gets an answer that it understands."""
     async with open_api_server() as server, server.client() as client:
         with recorded_callers() as seen:
-            for ask in (ask_of_node, ask_of_pods, ask_of_claims, ask_of_slices, ask_of_feature, ask_of_fleet):
+            for ask in (
+                ask_of_node,
+                ask_of_pods,
+                ask_of_validation,
+                ask_of_claims,
+                ask_of_slices,
+                ask_of_feature,
+                ask_of_fleet,
+            ):
                 name = server.new_name("node")
                 await server.add("nodes", render_node(name))
                 await ask(server, client, name)
@@ -149,6 +158,19 @@ async def ask_of_unstarted_pods(server: ApiServerUnderTest, pods: KubeUnstartedP
         seen = (await anext(tables))[made["metadata"]["uid"]]
         assert (seen.pod.name, seen.phase, seen.controller, seen.has_run) == (name, "Pending", "", False)
         assert (await pods.delete(seen), await pods.delete(seen)) == (True, False)
+
+
+async def ask_of_validation(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:
+    """The pod of the agent's own image, which nobody runs here, from its making to its end."""
+    own = server.new_name("pod")
+    await server.add("pods", render_pod(own, node))
+    pods = KubeValidationPod(client, node, (NAMESPACE, own), Random(), silence_seconds=SILENCE_SECONDS)
+    await pods.remove()
+    async with aclosing(pods.follow()) as states:
+        assert await anext(states) is None
+        await pods.create("nvidia.com/gpu", 300)
+        assert await anext(states) == ValidationPod(phase="Pending")
+    await pods.remove()
 
 
 async def ask_of_claims(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:

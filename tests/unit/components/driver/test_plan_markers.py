@@ -56,3 +56,24 @@ CONTENT = render_driver_marker(HOST)
 def test_only_what_differs_is_touched(ready: bool, found: dict[str, str], plan: MarkerPlan) -> None:
     """The marker is there exactly while it is true; other parts' markers are theirs."""
     assert plan_markers(ready=ready, place=HOST, found=found) == plan
+
+
+@pytest.mark.parametrize(
+    ("ready", "validated", "found", "plan"),
+    [
+        (True, True, {DRIVER_READY: CONTENT}, MarkerPlan(write=(("cuda-ready", ""), ("plugin-ready", "")))),
+        (True, False, {DRIVER_READY: CONTENT, "cuda-ready": ""}, MarkerPlan(remove=("cuda-ready",))),
+        (True, True, {DRIVER_READY: CONTENT, "cuda-ready": "", "plugin-ready": ""}, MarkerPlan()),
+        (
+            False,
+            True,
+            {DRIVER_READY: CONTENT, "cuda-ready": "", "plugin-ready": ""},
+            MarkerPlan(remove=("plugin-ready", "cuda-ready", DRIVER_READY)),
+        ),
+    ],
+)
+def test_markers_of_workloads_follow_the_pod_and_the_driver(
+    ready: bool, validated: bool, found: dict[str, str], plan: MarkerPlan
+) -> None:
+    """Dependants come last and go first."""
+    assert plan_markers(ready=ready, place=HOST, found=found, validates=True, validated=validated) == plan

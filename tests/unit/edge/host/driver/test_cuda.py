@@ -1,5 +1,6 @@
 """The CUDA smoke test against a small library with CUDA's names."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from nodeagent.edge.host.driver import cuda_child
 from nodeagent.edge.host.driver.cuda_check import check_cuda, main
 from nodeagent.edge.host.driver.cuda_child import CudaChild
+from nodeagent.edge.host.driver.workload_check import check_workload
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the fake library needs a C compiler"),
@@ -106,3 +108,41 @@ async def test_child_that_cannot_start_is_a_failed_test(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "executable", "/absent/python")
     with anyio.fail_after(30):
         assert "could not be started" in await CudaChild(timeout_seconds=1).check(None)
+
+
+def make_container(root: Path, libcuda: Path, *, without: str = "") -> Path:
+    """The files of a container with a GPU, as far as the check looks at them."""
+    libraries = root / "usr/lib64"
+    for path in (root / "dev/nvidiactl", root / "dev/nvidia3", libraries / "libnvidia-ml.so.1"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    shutil.copy(libcuda, libraries)
+    if without:
+        (root / without).unlink()
+    return root
+
+
+def test_a_container_with_all_of_its_gpu_can_use_it(
+    libcuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Device nodes, libraries, and a computation, whose failure is told as CUDA's."""
+    root = make_container(tmp_path, libcuda)
+    assert check_workload(root) == []
+    monkeypatch.setattr(cuda_child, "_plan_environment", lambda: {**os.environ, "FAKE_CUDA_FAIL": "cuInit"})
+    (problem,) = check_workload(root)
+    assert problem.startswith("CUDA: cuInit failed")
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        ("dev/nvidia3", "no GPU's device node {root}/dev/nvidia0 is in the container"),
+        ("dev/nvidiactl", "{root}/dev/nvidiactl cannot be opened: no such file"),
+        ("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1 is not in the container"),
+        ("usr/lib64/libcuda.so.1", "libcuda.so.1 is not in the container"),
+    ],
+)
+def test_what_a_container_lacks_is_named(libcuda: Path, tmp_path: Path, missing: str, problem: str) -> None:
+    """Before anything is computed."""
+    (told,) = check_workload(make_container(tmp_path, libcuda, without=missing))
+    assert told.startswith(problem.format(root=tmp_path))

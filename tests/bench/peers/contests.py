@@ -9,7 +9,7 @@ from tests.bench.peers import claims, parts, pieces
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
-from tests.bench.peers.table import BESIDE, QUIET, Goal, LeftOut, Line, Turn, judge
+from tests.bench.peers.table import BESIDE, QUIET, Goal, LeftOut, Line, Turn, Where, judge
 from tests.bench.whole.foreign import PluginEnded
 from tests.integration.cluster.errors import ClusterError
 from tests.integration.runtimes.releases import NotBuilt
@@ -57,7 +57,7 @@ def _hold(name: str, contest: Contest, turns: int, setting: str) -> Sequence[Lin
         for turn in contest.measure(original, turns):
             taken.append(turn)
             _say(f"{name}, {setting}: turn {len(taken)} of {turns}, beside {original.name}")
-    return judge(taken, contest.goals, setting, original.name)
+    return judge(taken, contest.goals, Where(name, setting, original.name))
 
 
 def _say(text: str) -> None:

@@ -152,7 +152,7 @@ def test_policies_of_packing_stand_side_by_side() -> None:
 
 
 def make_line(group: str, ours: float, **fields: Any) -> Line:
-    given = {"theirs": 2.0, "ratios": (ours / 2.0, ours / 1.0), "limit": 1.0} | fields
+    given: dict[str, Any] = {"theirs": 2.0, "ratios": (ours / 2.0, ours / 1.0), "limit": 1.0} | fields
     return Line(group=group, setting=QUIET, original="theirs", row=group, share="p50", unit="ms", ours=ours, **given)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from tests.bench.peers import claims, parts, pieces
+from tests.bench.peers import claims, parts, pieces, pods
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
@@ -30,6 +30,7 @@ CONTESTS: Final[Mapping[str, Contest]] = {
     "environment": Contest(build_runtime, pieces.measure_environment, pieces.ENVIRONMENT_GOALS),
     "prepare": Contest(build_claims, claims.measure, claims.GOALS),
     "parts": Contest(parts.build_parts, parts.measure, parts.GOALS),
+    "pods": Contest(pods.build, pods.measure, pods.GOALS),
     "layout": Contest(take_the_driver, pieces.measure_layout, pieces.LAYOUT_GOALS),
 }
 
@@ -38,7 +39,8 @@ def measure(
     contests: Mapping[str, Contest], turns: int, *, beside_neighbours: bool
 ) -> tuple[list[Line], list[LeftOut]]:
     """Every contest on a quiet machine, and again beside neighbours where that is wanted."""
-    lines, left_out = [], []
+    lines: list[Line] = []
+    left_out: list[LeftOut] = []
     for setting in (QUIET, BESIDE) if beside_neighbours else (QUIET,):
         for name, contest in contests.items():
             try:

@@ -95,8 +95,8 @@ pictures: $(STAMP) ## the page as pictures for the documentation, at three width
 browser: $(STAMP) ## the status page in headless Chromium
 	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
-bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; REFERENCE=1: into the docs)
-	@$(BIN)/python -m tests.bench $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
+bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; PEERS=1: beside NVIDIA's own; REFERENCE=1: into the docs)
+	@$(if $(PEERS),$(REAPED)) $(BIN)/python -m tests.bench $(if $(PEERS),--peers) $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
 
 chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200; ROOMS=1 opens all doors; REPLICAS=1|2: of the extender)
 	@$(if $(REPLICAS),$(BIN)/python -u -m tests.chaos.extender --replicas $(REPLICAS) --seed $(SEED) --steps $(STEPS),unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS) $(if $(ROOMS),--rooms))

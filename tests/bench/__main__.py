@@ -67,6 +67,9 @@ def _measure_peers(options: argparse.Namespace) -> int:
     chosen = {name: each for name, each in contests.CONTESTS.items() if not options.only or name in options.only}
     lines, left_out = contests.measure(chosen, options.pairs, beside_neighbours=options.beside_neighbours)
     path = _keep({"lines": to_builtins(lines), "left_out": to_builtins(left_out)})
+    if options.reference:
+        reference.keep_peers(lines)
+        generate.main([])
     sys.stdout.write(f"{table.render(lines, left_out)}\n{_describe_machine()}\nkept in {path}\n")
     return int(bool(left_out) or any(line.verdict == "OVER" for line in lines))
 

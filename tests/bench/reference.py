@@ -16,6 +16,7 @@ import msgspec
 
 from nodeagent import __version__
 from tests.bench.curves import Curve
+from tests.bench.peers.table import Line
 from tests.bench.rows import Row, to_json
 
 PATH = Path(__file__).parents[2] / "docs" / "bench" / "reference.json"
@@ -101,6 +102,13 @@ class Soaks(msgspec.Struct, frozen=True):
     soaks: tuple[Soak, ...]
 
 
+class Peers(msgspec.Struct, frozen=True):
+    """The agent beside NVIDIA's programs, the last run of each group."""
+
+    taken: Taken
+    lines: tuple[Line, ...]
+
+
 class Reference(msgspec.Struct, frozen=True):
     groups: dict[str, Group] = {}
     curves: Curves | None = None
@@ -108,6 +116,7 @@ class Reference(msgspec.Struct, frozen=True):
     rooms: Stories | None = None
     """Stories with all doors of the node open."""
     soak: Soaks | None = None
+    peers: Peers | None = None
 
 
 def read(path: Path = PATH) -> Reference:
@@ -125,6 +134,13 @@ def keep_rows(group: str, rows: Sequence[Row]) -> None:
     kept = Group(taken=describe(), rows=msgspec.convert(to_json(rows), tuple[KeptRow, ...]))
     reference = read()
     write(msgspec.structs.replace(reference, groups={**reference.groups, group: kept}))
+
+
+def keep_peers(lines: Sequence[Line]) -> None:
+    """A group of rows that was measured anew takes the place of its own."""
+    known, measured = read(), {line.group for line in lines}
+    others = [line for line in (known.peers.lines if known.peers else ()) if line.group not in measured]
+    write(msgspec.structs.replace(known, peers=Peers(taken=describe(), lines=(*others, *lines))))
 
 
 def keep_curves(curves: Sequence[Curve]) -> None:

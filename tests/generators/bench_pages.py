@@ -17,6 +17,7 @@ from tests.bench.curves import Curve
 from tests.bench.packing.measure import GIVEN, REFUSED, name_row
 from tests.bench.packing.policies import POLICIES
 from tests.bench.packing.sizes import LISTS
+from tests.bench.peers.table import Line, render_goal
 from tests.bench.reference import KeptRow, Reference, Soak, Story, Taken
 from tests.bench.whole import fleet
 from tests.soak.measures import split_quarters
@@ -205,7 +206,37 @@ def make_packing(known: Reference, _words: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def make_peers(known: Reference, _words: Sequence[str]) -> str:
+    """Every row beside an original, with the ratio and its spread over the turns."""
+    if known.peers is None:
+        return NOTHING
+    lines = [
+        "| What | Setting | Ours | Theirs | Ratio | Spread | Goal | Beside |",
+        "| --- | --- | ---: | ---: | ---: | --- | --- | --- |",
+        *map(_render_peer, known.peers.lines),
+    ]
+    return "\n".join(lines) + f"\n\nTaken of {_describe(known.peers.taken)}.\n"
+
+
+def _render_peer(line: Line) -> str:
+    ratio = "" if line.ratio is None else f"{line.ratio:.2f}"
+    spread = f"{min(line.ratios):.2f} to {max(line.ratios):.2f}" if line.ratios else ""
+    theirs = "" if line.theirs is None else _show(line.theirs)
+    cells = (
+        f"{line.row}, {line.share}",
+        line.setting,
+        _show(line.ours, line.unit),
+        theirs,
+        ratio,
+        spread,
+        render_goal(line),
+        line.original,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 MAKERS = {
+    "peers": make_peers,
     "fleet": make_fleet,
     "packing": make_packing,
     "rows": make_rows,

@@ -23,7 +23,7 @@ WORKER_ENVIRONMENT = {ENVIRONMENT_VARIABLE: POD_STATE}
 @contextmanager
 def installed_driver(layout: Layout, profile: str = "dgx-h100") -> Iterator[FakeNvml]:
     """The node has this driver for the length of the block."""
-    home = layout.run / "nvidia" / "driver"
+    home = find_driver(layout)
     fake = FakeNvml(layout.cdi_dirs[1], profile)
     install_driver(home, fake)
     try:
@@ -34,6 +34,11 @@ def installed_driver(layout: Layout, profile: str = "dgx-h100") -> Iterator[Fake
         for path in sorted(home.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
         home.rmdir()
+
+
+def find_driver(layout: Layout) -> Path:
+    """The root of the node's driver, under a path that holds in and outside the cluster's namespace."""
+    return layout.run / "nvidia" / "driver"
 
 
 def install_driver(home: Path, fake: FakeNvml) -> None:

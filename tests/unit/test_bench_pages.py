@@ -1,6 +1,7 @@
 """What the pages say of the benches is what the reference holds, and nothing else on them is touched."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from tests.bench.curves import Curve
 from tests.bench.packing.measure import GIVEN, REFUSED, name_row
 from tests.bench.packing.policies import POLICIES
 from tests.bench.packing.sizes import LISTS
+from tests.bench.peers.table import QUIET, Line
 from tests.bench.reference import Curves, Group, KeptRow, Reference, Soak, Soaks, Stories, Story, Taken
 from tests.bench.rows import Row
 from tests.bench.whole import fleet
@@ -147,3 +149,25 @@ def test_policies_of_packing_stand_side_by_side() -> None:
     assert made.splitlines()[2] == "| nodeagent |" + " 90.0, 5.0 |" * 4
     assert len(made.splitlines()) == 2 + len(POLICIES)
     assert bench_pages.make_packing(Reference(), ()) == "Not taken yet.\n"
+
+
+def make_line(group: str, ours: float, **fields: Any) -> Line:
+    given: dict[str, Any] = {"theirs": 2.0, "ratios": (ours / 2.0, ours / 1.0), "limit": 1.0} | fields
+    return Line(group=group, setting=QUIET, original="theirs", row=group, share="p50", unit="ms", ours=ours, **given)
+
+
+def test_a_group_beside_an_original_is_kept_until_it_is_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has the newest of each, with the goal and whether it is reached."""
+    kept: list[Reference] = [KNOWN]
+    monkeypatch.setattr(reference, "read", lambda: kept[-1])
+    monkeypatch.setattr(reference, "write", kept.append)
+    assert bench_pages.make_peers(KNOWN, ()) == bench_pages.NOTHING
+    reference.keep_peers([make_line("pair", 9.0), make_line("served", 7.0, theirs=None, ratios=(), limit=None)])
+    reference.keep_peers([make_line("pair", 1.0)])
+    rows = bench_pages.make_peers(kept[-1], ()).splitlines()[2:4]
+    assert rows == [
+        "| served, p50 | quiet | 7 ms |  |  |  | told | theirs |",
+        "| pair, p50 | quiet | 1 ms | 2 | 0.75 | 0.50 to 1.00 | <= 1 ok | theirs |",
+    ]

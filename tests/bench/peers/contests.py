@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from tests.bench.peers import claims, parts, pieces
+from tests.bench.peers import claims, parts, pieces, pods
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
-from tests.bench.peers.table import BESIDE, QUIET, Goal, LeftOut, Line, Turn, judge
+from tests.bench.peers.table import BESIDE, QUIET, Goal, LeftOut, Line, Turn, Where, judge
 from tests.bench.whole.foreign import PluginEnded
 from tests.integration.cluster.errors import ClusterError
 from tests.integration.runtimes.releases import NotBuilt
@@ -30,6 +30,7 @@ CONTESTS: Final[Mapping[str, Contest]] = {
     "environment": Contest(build_runtime, pieces.measure_environment, pieces.ENVIRONMENT_GOALS),
     "prepare": Contest(build_claims, claims.measure, claims.GOALS),
     "parts": Contest(parts.build_parts, parts.measure, parts.GOALS),
+    "pods": Contest(pods.build, pods.measure, pods.GOALS),
     "layout": Contest(take_the_driver, pieces.measure_layout, pieces.LAYOUT_GOALS),
 }
 
@@ -38,7 +39,8 @@ def measure(
     contests: Mapping[str, Contest], turns: int, *, beside_neighbours: bool
 ) -> tuple[list[Line], list[LeftOut]]:
     """Every contest on a quiet machine, and again beside neighbours where that is wanted."""
-    lines, left_out = [], []
+    lines: list[Line] = []
+    left_out: list[LeftOut] = []
     for setting in (QUIET, BESIDE) if beside_neighbours else (QUIET,):
         for name, contest in contests.items():
             try:
@@ -57,7 +59,7 @@ def _hold(name: str, contest: Contest, turns: int, setting: str) -> Sequence[Lin
         for turn in contest.measure(original, turns):
             taken.append(turn)
             _say(f"{name}, {setting}: turn {len(taken)} of {turns}, beside {original.name}")
-    return judge(taken, contest.goals, setting, original.name)
+    return judge(taken, contest.goals, Where(name, setting, original.name))
 
 
 def _say(text: str) -> None:

@@ -51,6 +51,10 @@ def build_installer() -> Built:
     return _build(TOOLKIT, "nvidia-ctk-installer", f"toolkit installer {TOOLKIT.version}")
 
 
+def build_cdi_hook() -> Built:
+    return _build(TOOLKIT, "nvidia-cdi-hook", f"nvidia-cdi-hook {TOOLKIT.version}")
+
+
 def build_runtime() -> Built:
     return _build(TOOLKIT, RUNTIME, f"{RUNTIME} {TOOLKIT.version}")
 

@@ -212,13 +212,13 @@ def _weigh(side: Side, times: Times) -> list[Row]:
     counts.append(_count_when_settled(side, times))
     side.node.fake.push_event(LOST_GPU, XID_EVENT, XID_OFF_THE_BUS)
     counts.append(_count_when_settled(side, times))
-    asked = [after - earlier for earlier, after in pairwise([0, *counts])]
+    asked = [float(after - earlier) for earlier, after in pairwise([0, *counts])]
     asked[1] *= HOUR_SECONDS / times.quiet_seconds
     return [
         Row(MEMORY, "MiB", [memory]),
         Row(IDLE, "%", [100 * share]),
-        *(Row(name, "", [float(count)]) for name, count in zip(REQUESTS, asked, strict=True)),
-        Row(ALL, "", [float(sum(asked))]),
+        *(Row(name, "", [count]) for name, count in zip(REQUESTS, asked, strict=True)),
+        Row(ALL, "", [sum(asked)]),
     ]
 
 

@@ -31,11 +31,12 @@ class Goal(NamedTuple):
 class Line(msgspec.Struct, frozen=True):
     """One row of the table."""
 
+    group: str
+    setting: str
+    original: str
     row: str
     share: str
     unit: str
-    setting: str
-    original: str
     ours: float
     theirs: float | None
     ratios: tuple[float, ...] = ()
@@ -65,7 +66,15 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-def judge(turns: Sequence[Turn], goals: Sequence[Goal], setting: str, original: str) -> list[Line]:
+class Where(NamedTuple):
+    """The group of rows, the setting that it was measured in, and whom it was measured beside."""
+
+    group: str
+    setting: str
+    original: str
+
+
+def judge(turns: Sequence[Turn], goals: Sequence[Goal], where: Where) -> list[Line]:
     """A line for each goal whose row was measured."""
     ours, theirs = [one for one, _ in turns], [other for _, other in turns]
     lines = []
@@ -75,15 +84,14 @@ def judge(turns: Sequence[Turn], goals: Sequence[Goal], setting: str, original: 
         ratios = {each.name: each.turns for each in join(turns, goal.share)}
         lines.append(
             Line(
+                *where,
                 row=goal.row,
                 share=goal.share,
                 unit=str(ours[0][goal.row]["unit"]),
-                setting=setting,
-                original=original,
                 ours=_find_median(ours, goal),
                 theirs=_find_median(theirs, goal) if goal.row in theirs[0] else None,
                 ratios=ratios.get(goal.row, ()),
-                limit=goal.find_limit(setting),
+                limit=goal.find_limit(where.setting),
                 is_of_ours=goal.is_of_ours,
             )
         )

@@ -104,6 +104,7 @@ class ApiProxy:
 
     def close(self) -> None:
         """Accept nothing more; what is open ends with the process or its client."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # whoever waits in `accept` does not hear of a close
         self._listener.close()
 
     def _accept(self) -> None:

@@ -25,6 +25,8 @@ _WRITES_CONDITIONS = "{{- if ((.Values.config).signals).pod_condition }}\n"
 
 _REPAIRS = '{{- if eq (((.Values.config).repairs).mode | default "off") "act" }}\n'
 
+_PROVES_FIRST = '{{- if ne (((.Values.config).proof).before_binding | default "off") "off" }}\n'
+
 _MAKES_WAY = (
     "{{- if and ((.Values.config).mig).manage"
     ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients) }}\n'
@@ -64,6 +66,13 @@ def render_claim_permissions() -> str:
     name = "rbac-claims.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT, _DRIVER, _DRIVER_TOLD)
     return _HEAD.format(name=name) + "{{- if ((.Values.config).claims).enabled }}\n" + body + "{{- end }}\n"
+
+
+def render_proof_permissions() -> str:
+    """`deploy/chart/templates/rbac-proof.yaml`: only where pods wait for a proof of their GPUs."""
+    name = "rbac-proof.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _DRIVER)
+    return _HEAD.format(name=name) + _PROVES_FIRST + body + "{{- end }}\n"
 
 
 def render_fraction_permissions() -> str:

@@ -259,11 +259,15 @@ async def test_a_refused_write_ends_the_asking_for_good(clock: FakeClock) -> Non
 
 async def test_no_pod_waits_for_a_component_that_failed(clock: FakeClock) -> None:
     queue = Queue(clock)
-    with pytest.raises(ExceptionGroup):
+
+    async def fail() -> None:
         async with queue.running():
             queue.prover.readings = None  # type: ignore[assignment]
             queue.want("a", 0)
             await anyio.sleep(PROOF_SECONDS + 1)
+
+    with pytest.raises(ExceptionGroup):
+        await fail()
     assert queue.state.is_before_binding is False
 
 

@@ -208,5 +208,8 @@ class GpuProofs(Value, frozen=True):
     """The GPU that is proven now."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Proofs since the agent started: by verdict, and `given up`."""
-    is_before_binding: bool = False
-    """Whether pods may wait for a proof of their GPUs: the agent hears of such pods, and may end the wait."""
+    is_before_binding: bool | None = None
+    """Whether pods may wait for a proof of their GPUs: the agent hears of such pods, and may end the wait.
+
+    `None` while unknown, and where no proof is asked for before binding.
+    """

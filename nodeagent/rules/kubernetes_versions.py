@@ -136,6 +136,17 @@ ABILITIES: Final = (
         is_wanted=lambda settings: settings.claims.enabled and settings.claims.shares,
     ),
     Ability(
+        name="waiting for a device before a pod is bound",
+        side="API server",
+        on_from=36,
+        gate="DRADeviceBindingConditions",
+        gate_from=34,
+        without="has pods bound without a proof of their GPUs",
+        setting="proof.before_binding",
+        is_wanted=lambda settings: settings.claims.enabled and settings.proof.before_binding != "off",
+        is_essential=True,
+    ),
+    Ability(
         name="claims made for a resource name",
         side="API server",
         on_from=36,

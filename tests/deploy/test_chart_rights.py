@@ -260,6 +260,18 @@ def test_a_domain_that_no_lease_can_stand_for_is_refused(domain: str, why: str) 
 
 
 @needs_helm
+def test_claims_are_answered_only_where_pods_wait_for_a_proof() -> None:
+    """With the reviewed rights; a driver of another name has its own devices alone."""
+    reviewed = read_objects((ROOT / "deploy/rbac-proof.yaml").read_text())
+    assert not reviewed.keys() & render_objects("--set", "config.proof.idle=quick").keys()
+    asked = "config.claims.enabled=true,config.proof.before_binding=quick"
+    added = render_objects("--set", asked)
+    assert {key: added.get(key) for key in reviewed} == reviewed
+    other = render_objects("--set", f"{asked},config.claims.driver=gpu.example.com")
+    assert "gpu.nvidia.com" not in str(other["ClusterRole", "nodeagent-proof"])
+
+
+@needs_helm
 def test_a_share_of_the_api_server_is_kept_for_agents_unless_it_is_not_wanted() -> None:
     """The reviewed file, with the release's account."""
     reviewed = read_objects((ROOT / "deploy/flow-control.yaml").read_text())

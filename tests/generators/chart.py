@@ -33,6 +33,8 @@ _IMAGE: Final = ("expression: '\"nodeagent:0.1.0.dev0\"'\n", 'expression: {{ inc
 _UPGRADES = '(eq (((.Values.config).driver).upgrade | default "off") "act")'
 _REPAIRS = f'{{{{- if or (eq (((.Values.config).repairs).mode | default "off") "act") {_UPGRADES} }}}}\n'
 
+_PROVES_FIRST = '{{- if ne (((.Values.config).proof).before_binding | default "off") "off" }}\n'
+
 _MAKES_WAY = (
     "{{- if or (and ((.Values.config).mig).manage"
     ' (or (eq (((.Values.config).mig).when_busy | default "") "evict") ((.Values.config).mig).pause_clients)) '
@@ -75,6 +77,13 @@ def render_claim_permissions() -> str:
     name = "rbac-claims.yaml"
     body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _ACCOUNT, _DRIVER, _DRIVER_TOLD)
     return _HEAD.format(name=name) + "{{- if ((.Values.config).claims).enabled }}\n" + body + "{{- end }}\n"
+
+
+def render_proof_permissions() -> str:
+    """`deploy/chart/templates/rbac-proof.yaml`: only where pods wait for a proof of their GPUs."""
+    name = "rbac-proof.yaml"
+    body = _template((DEPLOY / name).read_text(encoding="utf-8"), _NAMESPACE, _DRIVER)
+    return _HEAD.format(name=name) + _PROVES_FIRST + body + "{{- end }}\n"
 
 
 def render_fraction_permissions() -> str:

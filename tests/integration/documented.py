@@ -54,6 +54,7 @@ NOT_RUN: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             "nodeagent claims explain ml/train-0-gpu",
+            "kubectl get resourceclaim -n ml train-0-gpu -o jsonpath='{.status.devices}'",
             "nodeagent fractions explain ml/train-0",
             "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB",
             (

@@ -66,7 +66,10 @@ def find_device_of(claim: dict[str, Any]) -> str:
 def test_a_queue_of_a_hundred_pods_never_starts_on_a_gpu_that_fails_its_proof(
     node: Cluster, driver: FakeNvml, make_agent: MakeAgent, tmp_path: Path
 ) -> None:
-    """The scheduler chooses the bad GPU once, hears of its failure, and chooses others; no pod waits for a person."""
+    """The scheduler chooses the bad GPU, hears of its failure, and chooses others; no pod waits for a person.
+
+    The agent is killed meanwhile.
+    """
     agent = make_agent(gpus="nvml", settings=use(node, driver, tmp_path))
     wait_until("devices that wait for a proof", lambda: find_unwaited(node), timeout_seconds=60)
     template = make_template(node)
@@ -75,6 +78,8 @@ def test_a_queue_of_a_hundred_pods_never_starts_on_a_gpu_that_fails_its_proof(
         pod["metadata"]["labels"] = {"queue": "proof"}
         node.api.post(PATH, pod)
     started = set[str]()
+    wait_until("the first pods to start", lambda: follow_start(agent, started), timeout_seconds=60)
+    agent.restart()
     wait_until("the queue to end", lambda: follow_queue(node, agent, started), timeout_seconds=QUEUE_SECONDS)
     minors = {one["gpu"]["minor"] for one in agent.get_json("/api/v1/gpus")["gpus"] if one["gpu"]["index"] == BAD}
     (bad,) = (f"gpu-{minor}" for minor in minors)
@@ -95,10 +100,16 @@ def find_unwaited(node: Cluster) -> str | None:
     return None if len(asking) == GPUS else str(found)
 
 
-def follow_queue(node: Cluster, agent: AgentUnderTest, started: set[str]) -> str | None:
-    """Note the devices that claims were prepared with, by the agent's word; what is left of the queue."""
+def follow_start(agent: AgentUnderTest, started: set[str]) -> str | None:
+    """Note the devices of the claims that are prepared, by the agent's word."""
     for one in agent.get_json("/api/v1/claims")["prepared"]:
         started.update(each["device"] for each in one["claim"]["devices"])
+    return None if started else "no claim is prepared"
+
+
+def follow_queue(node: Cluster, agent: AgentUnderTest, started: set[str]) -> str | None:
+    """What is left of the queue."""
+    follow_start(agent, started)
     pods = node.run("kubectl", "get", "pods", "-l", "queue=proof", "-o", "jsonpath={.items[*].status.phase}").split()
     phases = {phase: pods.count(phase) for phase in set(pods)}
     assert "Failed" not in phases

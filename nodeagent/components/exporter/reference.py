@@ -198,7 +198,7 @@ def _list_lines() -> Iterator[str]:
     yield from _tabulate(build_signal_families(None, None, None))
     yield _REPAIRS
     yield from _tabulate(build_repair_families(None))
-    yield "\n## Proofs\n\nWhere `proof.idle` is not `off`; see [proof](proof.md#while-a-gpu-is-free).\n"
+    yield "\n## Proofs\n\nWhere `proof.idle` or `proof.before_binding` is not `off`; see [proof](proof.md).\n"
     yield from _tabulate(build_proof_families(None, None))
     yield "\n## The agent\n"
     yield from _tabulate(build_agent_families(_NOTHING))

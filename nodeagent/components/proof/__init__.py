@@ -1,1 +1,1 @@
-"""Idle-time proving: free GPUs are proven, a single GPU at a time, and left at once for a container."""
+"""Proofs of free GPUs, at idle times or for a pod that waits: a single GPU at a time, left at once for a container."""

@@ -30,7 +30,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.backoff import Backoff, BackoffSettings
 from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.errors import ApiConflict
-from nodeagent.edge.kube.pods import KubeNominatedPods, NominatedPodTable
+from nodeagent.edge.kube.pods import KubeNominatedPods, NominatedForbidden, NominatedPodTable
 from nodeagent.edge.kube.resource_claims import KubeClaims, StatusForbidden
 from nodeagent.model.claims import DeviceCondition, ReadyClaims, ResourceClaim
 from nodeagent.model.errors import NodeagentError
@@ -96,8 +96,8 @@ class BindingProofs:
         """Why no condition may be written; empty while that is not known."""
         self._waker = Waker()
         self._log = get_logger(component="proof")
-        self.is_ready = False
-        """Whether pods may wait for this agent."""
+        self.is_ready: bool | None = None
+        """Whether pods may wait for this agent; `None` while unknown."""
         self.wanted: tuple[GpuUuid, ...] = ()
         """The GPUs that pods wait for, and that are to be proven now."""
 
@@ -124,7 +124,8 @@ class BindingProofs:
                         self._waker.wake()
             except NodeagentError as error:
                 self._log.warning("nominated_pods_not_followed", reason=str(error))
-                if not self.is_ready or self._clock.monotonic() - heard_at >= UNHEARD_SECONDS:
+                is_away = self._clock.monotonic() - heard_at >= UNHEARD_SECONDS
+                if is_away or self.is_ready is False or isinstance(error, NominatedForbidden):
                     self._show_ready(str(error))
             await anyio.sleep(backoff.delay_after_failure(ran_seconds=self._clock.monotonic() - began))
 

@@ -126,6 +126,10 @@ class Proof:
                         tasks.start_soon(self._prove, *due, name="proof")
                     with anyio.move_on_after(wait):
                         await self._waker.wait()
+        except Exception:
+            # Nobody would end the wait of a pod.
+            self._publish(is_failing=True)
+            raise
         finally:
             self._store.close()
 
@@ -244,7 +248,7 @@ class Proof:
         alike = [one.uuid for one in gpus if one.name == gpu.name and one.uuid != gpu.uuid]
         return [self._records[uuid] for uuid in alike if uuid in self._records]
 
-    def _publish(self) -> None:
+    def _publish(self, *, is_failing: bool = False) -> None:
         inventory = self._bus.read(Inventory)
         if inventory is not None:
             known = {*(gpu.uuid for gpu in inventory.gpus), *(gpu.uuid for gpu in inventory.vanished)}
@@ -253,7 +257,7 @@ class Proof:
             gpus=dict(self._records),
             proving=self._proving.uuid if self._proving is not None else None,
             counts=dict(self._counts),
-            is_before_binding=self._binding is not None and self._binding.is_ready,
+            is_before_binding=False if is_failing else self._binding.is_ready if self._binding is not None else None,
         )
         published = self._bus.publish_state(state, source=self.name)
         names = {gpu.uuid: name_device(gpu) for gpu in (inventory.gpus if inventory is not None else ())}

@@ -220,9 +220,13 @@ class Slices:
         inventory, health, offering = self._bus.read(Inventory), self._bus.read(HealthReport), self._bus.read(Offering)
         if inventory is None or health is None or offering is None:
             return None
+        proofs, settings = self._bus.read(GpuProofs), self._live.now.claims
+        is_asked = self._live.now.proof.before_binding != "off" and self._live.now.gpus.simulated_profile is None
+        if is_asked and (proofs is None or proofs.is_before_binding is None):
+            # Without the binding conditions, pods would be bound without a proof at each start of the agent.
+            return None
         await self._read_roots(frozenset(gpu.pci.address for gpu in inventory.gpus))
-        settings = self._live.now.claims
-        driver, proofs = self._bus.read(DriverState), self._bus.read(GpuProofs)
+        driver = self._bus.read(DriverState)
         self._facts = learn_facts(self._facts, driver, inventory.pairs, self._roots, proofs)
         return Sight(
             inventory=inventory,
@@ -233,7 +237,7 @@ class Slices:
                 on_demand=settings.mig_on_demand,
                 shares=settings.shares,
                 share_by=settings.share_by,
-                proves_first=proofs is not None and proofs.is_before_binding,
+                proves_first=proofs is not None and bool(proofs.is_before_binding),
                 taints=settings.slices.taints,
             ),
             facts=self._facts,

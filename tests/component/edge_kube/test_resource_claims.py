@@ -7,10 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.edge.kube.errors import ApiUnreachable, KubeError
-from nodeagent.edge.kube.resource_claims import KubeClaims
+from nodeagent.edge.kube.errors import ApiConflict, ApiUnreachable, KubeError
+from nodeagent.edge.kube.resource_claims import KubeClaims, StatusForbidden
 from nodeagent.model.allocation import PodIdentity
-from nodeagent.model.claims import ClaimResult, OpaqueConfig, ResourceClaim
+from nodeagent.model.claims import ClaimResult, DeviceCondition, DeviceToleration, OpaqueConfig, ResourceClaim
+from nodeagent.model.proof import BINDING_CONDITION, BINDING_FAILURE
 from tests.component.edge_kube.harness import open_client
 from tests.fakes.apiserver import FakeApiServer
 
@@ -119,6 +120,68 @@ async def test_a_claim_is_read_with_all_that_a_node_needs(tmp_path: Path) -> Non
         paths = [path for _, path in server.requests]
         assert paths[:2] == ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c1"]
         assert paths.count("/apis/resource.k8s.io") == 1
+
+
+async def test_a_claim_is_read_with_what_its_scheduler_waits_for(tmp_path: Path) -> None:
+    """A condition of another share of the device, and one that is not true, count for nothing."""
+    found = await read_allocated(
+        tmp_path,
+        {"bindingConditions": [BINDING_CONDITION], "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v"}]},
+        {"device": "gpu-0", "conditions": [{"type": "a", "status": "True"}, {"type": "b", "status": "False"}]},
+        {"device": "gpu-0", "shareID": "s2", "conditions": [{"type": "c", "status": "True"}]},
+    )
+    result = found.results[0]
+    assert (result.awaited, result.reached) == ((BINDING_CONDITION,), frozenset({"a"}))
+    assert result.tolerations == (DeviceToleration(), DeviceToleration(key="k", value="v"))
+    assert (found.version, found.allocated_at) == ("7", "2031-05-01T08:00:00Z")
+
+
+async def read_allocated(tmp_path: Path, result: dict[str, Any], *statuses: dict[str, Any]) -> ResourceClaim:
+    (first, *_) = CLAIM["status"]["allocation"]["devices"]["results"]
+    allocation = {"allocationTimestamp": "2031-05-01T08:00:00Z", "devices": {"results": [first | result]}}
+    devices = [{"driver": first["driver"], "pool": "n", **each} for each in statuses]
+    async with open_client(tmp_path) as (server, client):
+        metadata = CLAIM["metadata"] | {"resourceVersion": "7"}
+        script(server, GROUP, {"metadata": metadata, "status": {"allocation": allocation, "devices": devices}})
+        found = await KubeClaims(client).find_claim("ns", "c1")
+    assert found is not None
+    return found
+
+
+async def test_the_conditions_of_devices_are_written_beside_those_of_other_drivers(tmp_path: Path) -> None:
+    """For the claim as it was read, and no later one."""
+    network = {"driver": "nic.example.com", "pool": "n", "device": "eth1", "data": {"a": 1}}
+    shared = await read_allocated(tmp_path, {"shareID": "s1"}, network, {"device": "gpu-0", "shareID": "s1"})
+    whole = await read_allocated(tmp_path, {})
+    kept, ours = await write(tmp_path, shared, is_proven=True)
+    assert kept == network
+    told = {"reason": "R", "message": "m" * 1024, "lastTransitionTime": "1970-01-01T00:00:00Z"}
+    device = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
+    proven = {"type": BINDING_CONDITION, "status": "True", **told}
+    assert ours == {**device, "shareID": "s1", "conditions": [proven]}
+    failed = [proven | {"status": "False"}, {"type": BINDING_FAILURE, "status": "True", **told}]
+    assert await write(tmp_path, whole, is_proven=False) == [{**device, "conditions": failed}]
+
+
+async def write(tmp_path: Path, claim: ResourceClaim, *, is_proven: bool) -> list[dict[str, Any]]:
+    said = DeviceCondition(result=claim.results[0], is_proven=is_proven, reason="R", message="m" * 2000)
+    async with open_client(tmp_path) as (server, client):
+        server.claims["c1"] = {"metadata": CLAIM["metadata"] | {"resourceVersion": "7"}, "status": {}}
+        claims = KubeClaims(client)
+        await claims.write_conditions(claim, [said], 0.0)
+        with pytest.raises(ApiConflict):
+            await claims.write_conditions(claim, [said], 0.0)
+        devices: list[dict[str, Any]] = server.claims["c1"]["status"]["devices"]
+        return devices
+
+
+async def test_a_refused_condition_names_the_rights(tmp_path: Path) -> None:
+    claim = await read_allocated(tmp_path, {})
+    async with open_client(tmp_path) as (server, client):
+        script(server, GROUP)
+        server.answer(403, body=b'{"kind": "Status", "message": "changing status.devices requires"}')
+        with pytest.raises(StatusForbidden, match=r"deploy/rbac-proof\.yaml"):
+            await KubeClaims(client).write_conditions(claim, (), 0.0)
 
 
 async def test_many_first_claims_ask_for_the_version_once_and_none_asks_where_it_was_learned_before(

@@ -13,6 +13,7 @@ from nodeagent.model.events import GpuCleared, GpuEventReported, VerdictChanged,
 from nodeagent.model.events.hardware import GPU_RESET
 from nodeagent.model.health import HealthReport, Verdict
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.proof import PROOF_FAILED
 from tests.component.health.health_node import HEALTHY, SUSPECT, UNHEALTHY, UNKNOWN, Node, WatchedStore
 from tests.support.gpus import make_gpu, make_inventory
 
@@ -315,6 +316,19 @@ async def test_devices_may_be_known_before_the_driver_is_judged(tmp_path: Path) 
         await tasks.start(lambda *, task_status: health.run(task_status=task_status))
         assert [device.verdict for device in node.report.devices] == [UNKNOWN]
         tasks.cancel_scope.cancel()
+
+
+async def test_a_failed_proof_outlives_a_driver_that_asks_for_no_recovery(tmp_path: Path) -> None:
+    """The driver knows nothing of the proof; a reset ends it."""
+    async with Node(tmp_path).running() as node:
+        await node.wait_verdict(0, HEALTHY)
+        gpu = node.device(0).gpu
+        node.bus.publish_fact(GpuEventReported(gpu=gpu, kind=PROOF_FAILED), source="test")
+        await node.wait_verdict(0, UNHEALTHY)
+        await anyio.sleep(300)
+        assert node.device(0).verdict is UNHEALTHY
+        node.bus.publish_fact(GpuEventReported(gpu=gpu, kind=GPU_RESET), source="test")
+        await node.wait_verdict(0, HEALTHY)
 
 
 async def test_a_reset_by_the_agent_lets_a_gpu_return(tmp_path: Path) -> None:

@@ -257,6 +257,30 @@ async def test_a_refused_write_ends_the_asking_for_good(clock: FakeClock) -> Non
         assert (queue.state.is_before_binding, "no right to write" in detail) == (False, True)
 
 
+async def test_no_pod_waits_for_a_component_that_failed(clock: FakeClock) -> None:
+    queue = Queue(clock)
+
+    async def fail() -> None:
+        async with queue.running():
+            queue.prover.readings = None  # type: ignore[assignment]
+            queue.want("a", 0)
+            await anyio.sleep(PROOF_SECONDS + 1)
+
+    with pytest.raises(ExceptionGroup):
+        await fail()
+    assert queue.state.is_before_binding is False
+
+
+async def test_nothing_is_told_before_the_first_answer(clock: FakeClock) -> None:
+    """Slices stay as they are meanwhile, for no more than a minute."""
+    queue = Queue(clock)
+    queue.pods.trouble = AWAY
+    async with queue.running(UNHEARD_SECONDS - 10):
+        assert queue.state.is_before_binding is None
+        await anyio.sleep(60)
+        assert queue.state.is_before_binding is False
+
+
 async def test_a_watch_that_breaks_is_forgiven_for_a_minute(clock: FakeClock) -> None:
     async with Queue(clock).running() as queue:
         queue.pods.trouble = AWAY

@@ -3,9 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.claims import SlicesSettings, TaintRule
+from nodeagent.config.sections.hardware import ProofSettings
 from nodeagent.edge.kube.errors import ApiInvalid
 from nodeagent.model.health import Verdict
+from nodeagent.model.proof import GpuProofs
 from nodeagent.model.slices import SliceContent
 from tests.component.slices.harness import LOST, TWO, World
 from tests.support.gpus import make_gpu
@@ -27,6 +30,45 @@ async def test_what_the_server_does_not_keep_is_said_and_not_written_for_ever() 
         assert world.api.writes == ["update 0000"]
         (told,) = [one for one in world.conditions.active() if one.code == "slices-not-kept"]
         assert "DRADeviceTaints" in told.detail
+
+
+async def test_devices_are_offered_without_waiting_where_the_server_keeps_no_binding_conditions() -> None:
+    """The condition names the gate, and pods are bound as before."""
+    world = World()
+    world.api.keep = lambda content: SliceContent(
+        devices=tuple(replace(one, is_proven_first=False) for one in content.devices)
+    )
+    async with world.published():
+        world.bus.publish_state(GpuProofs(is_before_binding=True), source="proof")
+        await world.settle(60)
+        assert not any(one.is_proven_first for one in world.devices.values())
+        (told,) = [one for one in world.conditions.active() if one.code == "slices-not-kept"]
+        assert "DRADeviceBindingConditions" in told.detail
+        assert world.api.rehearsals == ["0000"]
+
+
+async def test_no_slice_is_written_before_it_is_known_whether_somebody_proves() -> None:
+    """Pods would be bound without a proof at each start of the agent."""
+    world = World()
+    world.live = LiveSettings(replace(world.live.now, proof=ProofSettings(before_binding="quick")))
+    async with world.published():
+        for proofs in (None, GpuProofs(proving=TWO[0].uuid)):
+            if proofs is not None:
+                world.bus.publish_state(proofs, source="proof")
+            await world.settle()
+            assert world.api.stored == {}
+        world.bus.publish_state(GpuProofs(is_before_binding=True), source="proof")
+        await world.settle()
+        assert {one.is_proven_first for one in world.devices.values()} == {True}
+        assert world.api.writes == ["create 0000"]
+
+
+async def test_devices_ask_for_a_proof_while_somebody_proves() -> None:
+    async with World().published() as world:
+        for is_asking in (True, False):
+            world.bus.publish_state(GpuProofs(is_before_binding=is_asking), source="proof")
+            await world.settle()
+            assert {one.is_proven_first for one in world.devices.values()} == {is_asking}
 
 
 async def test_a_new_life_at_a_server_that_drops_fields_writes_nothing() -> None:

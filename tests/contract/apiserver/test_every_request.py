@@ -21,7 +21,7 @@ from nodeagent.edge.kube.lease import KubeLease, KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
-from nodeagent.edge.kube.pods import KubePods, KubePodStatus, KubeUnstartedPods
+from nodeagent.edge.kube.pods import KubeNominatedPods, KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
@@ -145,6 +145,7 @@ async def ask_of_pods(server: ApiServerUnderTest, client: KubeClient, node: str)
     assert await evictions.evict_pod(request.pod) is Eviction.ASKED
     assert await evictions.evict_pod(request.pod) is Eviction.GONE
     assert await claims.is_alive(request.pod) is False
+    assert await take(KubeNominatedPods(client, node, Random(), silence_seconds=SILENCE_SECONDS).follow()) == {}
     await ask_of_unstarted_pods(
         server, KubeUnstartedPods(client, node, Random(), silence_seconds=SILENCE_SECONDS), node
     )
@@ -180,6 +181,12 @@ async def ask_of_claims(server: ApiServerUnderTest, client: KubeClient, node: st
     claim = await claims.find_claim(NAMESPACE, name)
     assert claim is not None
     assert (claim.uid, claim.is_allocated, claim.pods) == (made["metadata"]["uid"], False, ())
+    await claims.write_conditions(claim, (), 0.0)
+    try:
+        await claims.write_conditions(replace(claim, uid="another"), (), 0.0)
+    except ApiConflict:
+        return
+    raise AssertionError("the claim is another one")
 
 
 async def ask_of_slices(server: ApiServerUnderTest, client: KubeClient, node: str) -> None:

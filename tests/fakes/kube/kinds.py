@@ -151,7 +151,11 @@ KINDS: Final = (
     Kind(
         "pods",
         "Pod",
-        fields={"spec.nodeName": read_path("spec", "nodeName"), "status.phase": read_path("status", "phase")},
+        fields={
+            "spec.nodeName": read_path("spec", "nodeName"),
+            "status.phase": read_path("status", "phase"),
+            "status.nominatedNodeName": read_path("status", "nominatedNodeName"),
+        },
         prepare=_prepare_pod,
     ),
     Kind("daemonsets", "DaemonSet", "apps", prepare=_prepare_daemon_set),

@@ -11,6 +11,12 @@ LONG = "/" + "d" * 95
 MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
 
 
+def taint(*rules: tuple[str, str]) -> str:
+    """Settings with a proof before binding, and the effects of findings."""
+    taints = ", ".join(f"{{finding: '{finding}', effect: '{effect}'}}" for finding, effect in rules)
+    return f"{{proof: {{before_binding: quick}}, claims: {{enabled: true, slices: {{taints: [{taints}]}}}}}}"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -70,6 +76,14 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
         (
             "{fractions: {enabled: true}, cdi: {enabled: false}}",
             "fractions.enabled: containers are told their parts by CDI",
+        ),
+        ("proof: {before_binding: quick}", "proof.before_binding: pods wait for a proof by their claims alone"),
+        *(
+            (
+                taint(("xid-*", "None"), (finding, "None")),
+                "claims.slices.taints[1].effect: a GPU that failed its proof would be allocated to its pod again",
+            )
+            for finding in ("proof-failed", "proof-*", "unhealthy")
         ),
         ("claims: {mig_on_demand: true}", "claims.mig_on_demand: the agent cuts GPUs only where it may"),
         *(
@@ -171,6 +185,8 @@ def test_breach_is_named_at_the_setting_to_change(tmp_path: Path, text: str, exp
         "device_plugin: {default_config: a, config_dir: /}",
         f"claims: {{plugins_dir: {LONG}}}",
         "{claims: {mig_on_demand: true}, mig: {manage: true}}",
+        taint(("proof-failed", "NoSchedule"), ("unhealthy", "None")),
+        taint(("xid-79", "None"), ("suspect", "None")),
         f"device_plugin: {{mps_root: {LONG}}}",
         "device_plugin: {resource_prefix: b.c}\nresources: {mig: [{pattern: a, name: b.c/d}]}",
     ],

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.claims import ClaimsSettings
+from nodeagent.config.sections.hardware import ProofSettings
 from nodeagent.config.sources import walk_knobs
 from nodeagent.model.runtime import RuntimeKind
 from nodeagent.rules.kubernetes_versions import (
@@ -17,7 +18,9 @@ from nodeagent.rules.kubernetes_versions import (
     read_minor,
 )
 
-EVERYTHING = Settings(claims=ClaimsSettings(enabled=True, mig_on_demand=True, shares=True))
+EVERYTHING = Settings(
+    claims=ClaimsSettings(enabled=True, mig_on_demand=True, shares=True), proof=ProofSettings(before_binding="quick")
+)
 
 
 @pytest.mark.parametrize(

@@ -118,11 +118,11 @@ def test_a_claim_that_tolerates_the_taint_gets_the_gpu(toleration: DeviceTolerat
 
 
 def test_a_gpu_in_use_is_not_proven_for_a_share_or_for_an_administrator() -> None:
-    used = {"free": set(), "held": {GPU}}
-    assert answer(see(**used), share_id="s1") == (Step.BIND, "InUse")
+    used = see(free=set(), held={GPU})
+    assert answer(used, share_id="s1") == (Step.BIND, "InUse")
     assert answer(see(), share_id="s1") == (Step.PROVE, "")
-    assert answer(see(**used), is_admin=True) == (Step.BIND, "InUse")
-    assert answer(see(**used)) == (Step.WAIT, "")
+    assert answer(used, is_admin=True) == (Step.BIND, "InUse")
+    assert answer(used) == (Step.WAIT, "")
 
 
 def test_no_pod_waits_for_long_for_a_gpu_that_cannot_be_tested() -> None:

@@ -44,6 +44,21 @@ def test_whole_gpus_are_one_slice() -> None:
     assert not any(one.taints or one.consumes or one.is_shared for one in content.devices)
 
 
+def test_whole_gpus_are_proven_first_where_that_is_asked_for_and_kept() -> None:
+    """A MIG device is not: it is a part of a GPU that others may have."""
+    first = {"proves_first": True}
+    found = devices(make_sight([make_gpu(0), boards(2)[1]], choices=first | ON_DEMAND))
+    assert {name for name, one in found.items() if one.is_proven_first} == {"gpu-0", "gpu-1"}
+    dropped = make_sight([make_gpu(0)], choices=first, abilities=Abilities(binding=False))
+    for sight in (make_sight([make_gpu(0)]), dropped):
+        assert not devices(sight)["gpu-0"].is_proven_first
+    written = SliceContent(devices=(SliceDevice(name="gpu-0", is_proven_first=True),))
+    assert list_fields(written) == {"bindingConditions"}
+    abilities = judge_kept(written, SliceContent(devices=(SliceDevice(name="gpu-0"),)), Abilities())
+    assert abilities == Abilities(binding=False)
+    assert "DRADeviceBindingConditions" in explain_dropped(abilities)
+
+
 def test_a_node_with_nothing_to_give_says_so() -> None:
     """A pool without a slice is one of which nobody knows."""
     gpus = [make_gpu(0)]

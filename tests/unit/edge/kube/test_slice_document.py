@@ -35,6 +35,7 @@ DEVICE = SliceDevice(
     consumes=CounterSet(name="gpu-0-counter-set", counters={"memory": 80 << 30, "memory-slice-0": 1}),
     taints=(TAINT,),
     is_shared=True,
+    is_proven_first=True,
 )
 CONTENT = SliceContent(devices=(DEVICE,))
 
@@ -114,7 +115,10 @@ def test_a_taint_that_stays_keeps_its_time() -> None:
         ((), "allNodes", True),
         ((), "driver", "other.example.com"),
         (("pool",), "name", "other"),
-        (("devices", 0), "bindsToNode", True),
+        (("devices", 0), "nodeAllocatableResourceMappings", {}),
+        (("devices", 0), "bindsToNode", False),
+        (("devices", 0), "bindingConditions", ["example.com/attached"]),
+        (("devices", 0), "bindingFailureConditions", []),
         (("devices", 0, "taints", 0), "effect", "Whatever"),
         (("devices", 0, "capacity", "cores"), "value", "1.5"),
         (("devices", 0, "attributes", "type"), "int", 3),

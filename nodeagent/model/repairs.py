@@ -213,6 +213,8 @@ class RepairState(Value, frozen=True):
     """The open ones first, then the closed ones that are still remembered, the newest first."""
     plans: tuple[SessionPlan, ...] = ()
     """For each open session."""
+    with_driver: int = 0
+    """The number of the session whose act has the driver now; 0 for none."""
     reasons: Mapping[GpuUuid, str] = field(default_factory=dict)
     """Why each GPU without an open session has none."""
     closed_gpus: Mapping[GpuUuid, str] = field(default_factory=dict)

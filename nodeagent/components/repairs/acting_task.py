@@ -58,7 +58,13 @@ class Acting:
         self.reading: Reading | None = None
         """The result of the act; `None` before the end of the act."""
         self.ended_at = 0.0
+        self.with_driver = 0
+        """The number of the session whose act has the driver now; 0 for none."""
         self._log = get_logger(component="repairs")
+
+    def begin(self, session: FaultSession, rung: Rung) -> None:
+        """Be taken by a session, which has the driver from now on where its rung resets."""
+        self.session, self.with_driver = session.number, session.number if rung.is_reset else 0
 
     def clear(self) -> None:
         """Be free for the next act."""
@@ -77,7 +83,7 @@ class Acting:
         self._log.info(
             "repair_act_ended", session=session.number, rung=attempt.rung, outcome=reading.outcome, said=reading.detail
         )
-        self.reading, self.ended_at = reading, self._clock.monotonic()
+        self.reading, self.ended_at, self.with_driver = reading, self._clock.monotonic(), 0
         self._note_end(session, reading)
 
     async def _reboot(self, session: FaultSession) -> Reading:

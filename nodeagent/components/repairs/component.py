@@ -308,7 +308,7 @@ class Repairs:
             came = f"came meanwhile: {', '.join(held)}"
             await self._keep(end_attempt(written, Outcome.IN_USE, moment, came), written)
             return
-        acting.session = written.number
+        acting.begin(written, plan.rung)
         self._tasks.start_soon(acting.carry_out, written, settings.reset_seconds, name="repairs act")
 
     @property
@@ -353,6 +353,7 @@ class Repairs:
             unsettled=unsettled,
             sessions=tuple(known),
             plans=plans,
+            with_driver=self._acting.with_driver if self._acting is not None else 0,
             reasons=explain_absences(known, inventory, report, findings, unsettled),
             closed_gpus=dict(self._closed_gpus),
             opened=self._opened,

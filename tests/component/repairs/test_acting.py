@@ -7,21 +7,24 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.app.driver_release import DriverRelease
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import PLANNED, Repairs
 from nodeagent.components.repairs.drain_task import DRAINING, QUIT_SECONDS, DomainDrain
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.driver import DriverPhase, DriverState
-from nodeagent.model.errors import DriverReleased, DriverUnavailable
+from nodeagent.model.errors import ControlRefused, DriverReleased, DriverUnavailable
 from nodeagent.model.events import GpuEventReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout, Mig
 from nodeagent.model.ids import PciAddress
 from nodeagent.model.mps import MpsClient, MpsDaemon, MpsLimits, MpsPhase, MpsServer, MpsState
+from nodeagent.model.orders import RELEASE, RESUME, NoArguments, ReleaseCommand
 from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairers import MANAGED_LABEL
@@ -382,6 +385,20 @@ async def test_a_reboot_that_cannot_be_requested_is_told_and_no_attempt(clock: F
         await anyio.sleep(60)
         assert world.session.attempts[0].outcome is Outcome.STOPPED
         assert "the reboot was not requested: read-only file system" in world.details(PLANNED)[0]
+
+
+async def test_a_person_neither_takes_nor_gives_the_driver_during_a_reset(clock: FakeClock) -> None:
+    """The session is named; once the reset has ended the driver is anybody's."""
+    host, orders = Host("done"), OrderHandlers()
+    async with ActingWorld(clock, host).running() as world:
+        DriverRelease(world.bus, world.live, orders, host)  # type: ignore[arg-type]  # of the source only what is used
+        await world.fail(3, ILL)
+        for order, command in ((RESUME, NoArguments()), (RELEASE, ReleaseCommand(reason="upgrade"))):
+            with pytest.raises(ControlRefused, match="session 40 of the repairs has the driver until its reset has"):
+                await orders.give(order, command)
+        await anyio.sleep(60)
+        assert world.session.ending is Ending.REPAIRED
+        assert await orders.give(RESUME, NoArguments()) == "the driver is taken back"
 
 
 async def test_the_annotation_for_a_reboot_goes_once_the_boot_has_come(clock: FakeClock) -> None:

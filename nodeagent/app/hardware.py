@@ -16,12 +16,12 @@ from nodeagent.model.nvidia import VENDOR
 from nodeagent.model.ports import (
     DeviceNodes,
     DriverFileSource,
+    DriverModules,
     DriverProbe,
     DriverTool,
     FaultInjector,
     GpuPartitioning,
     GpuSource,
-    ModuleLoader,
 )
 from nodeagent.model.vendor import Vendor
 
@@ -64,7 +64,7 @@ class Hardware(Struct, frozen=True):
     run: Background
     faults: FaultInjector | None = None
     nodes: DeviceNodes | None = None
-    modules: ModuleLoader | None = None
+    modules: DriverModules | None = None
     markers: MarkerDirectory | None = None
     read_place: Callable[[], DriverPlace] = DriverPlace
     simulation: Simulation | None = None

@@ -37,7 +37,7 @@ from nodeagent.model.ids import GpuUuid
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
+from nodeagent.model.repairs import Attempt, Ending, FaultSession, KeptSettings, Outcome, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.repair.acts import (
     PROOF_SECONDS,
@@ -52,7 +52,7 @@ from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import find_drained, list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.mps_daemons import list_gpus
-from nodeagent.rules.repair.outcomes import Reading, keep_settings
+from nodeagent.rules.repair.outcomes import Reading, add_remarks, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import Moment, begin_attempt, end_attempt, resume_session, take_findings
 from nodeagent.rules.repair.settling import Settling, note_poll
@@ -82,6 +82,7 @@ class Repairs:
         """`ports` are there in mode act alone."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
+        self._reload = ports.reload if ports is not None else None
         self._withdraw = ports.withdraw_reboot if ports is not None else None
         self._withdrawn_from: ClusterNode | None = None
         """The node as it was when the request for a reboot was last taken back."""
@@ -181,6 +182,7 @@ class Repairs:
             if resumed != session:
                 await self._keep(resumed, session)
                 self._owed += () if session.under_way is None else session.under_way.kept
+                self._restore_driver(session.under_way)
             if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
                 # Whoever refused it may have left while no agent was there to see it: one more try after a start.
                 self._occupied.add(session.number)
@@ -223,7 +225,7 @@ class Repairs:
             acting.clear()
             return
         if reading.outcome is None:
-            reading = self._judge_proof(session, findings, acting)
+            reading = add_remarks(self._judge_proof(session, findings, acting), [reading.detail])
         ended = take_reading(session, reading, inventory, self._moment)
         if ended != session:
             await self._keep(ended, session)
@@ -241,6 +243,12 @@ class Repairs:
         if self._owed and self._is_settled and self._acting is not None and self._tasks is not None:
             self._tasks.start_soon(self._acting.restore, self._owed, name="repairs settings")
             self._owed = ()
+
+    def _restore_driver(self, attempt: Attempt | None) -> None:
+        """Bring back modules and services at once, without which no finding ever settles."""
+        if attempt is None or attempt.driver is None or self._reload is None or self._tasks is None:
+            return
+        self._tasks.start_soon(self._reload.restore, attempt.driver, name="repairs driver")
 
     async def _withdraw_reboot(self) -> None:
         """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
@@ -300,7 +308,8 @@ class Repairs:
         begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
         hit = [gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus] if plan.rung.is_reset else []
         kept = keep_settings(hit, list_gpus(self._bus.read(MpsState)))
-        attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
+        taken = await acting.survey(plan.rung)
+        attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept, driver=taken))
         written = await self._keep(replace(begun, attempts=attempts), session)
         self._left.discard(written.number)
         if held := await self._drain.compare(find_domain(written, plan.rung, inventory)):
@@ -340,7 +349,8 @@ class Repairs:
 
     def _read_reach(self) -> Reach:
         read = self._bus.read
-        return read_reach(self._live.now.repairs, read(ClusterNode), read(DriverState))
+        reach = read_reach(self._live.now.repairs, read(ClusterNode), read(DriverState))
+        return replace(reach, can_reload=self._reload is not None and self._reload.is_possible())
 
     def _publish(self, findings: Findings) -> None:
         read, unsettled = self._bus.read, self._settling.describe()

@@ -22,6 +22,7 @@ from nodeagent.model.ports.containers import (
 )
 from nodeagent.model.ports.hardware import (
     DeviceNodes,
+    DriverModules,
     DriverProbe,
     DriverTool,
     FaultInjector,
@@ -75,6 +76,7 @@ __all__ = [
     "DeviceNodes",
     "DevicePlugin",
     "DriverFileSource",
+    "DriverModules",
     "DriverProbe",
     "DriverTool",
     "FaultInjector",

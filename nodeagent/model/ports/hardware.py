@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
-from nodeagent.model.driver import DriverEvidence, NodeRepair
+from nodeagent.model.driver import DriverEvidence, LoadedModule, NodeRepair
 from nodeagent.model.events import GpuEventReported, XidReported
 from nodeagent.model.gpu import ComputeMode, Gpu, GpuReadout
 from nodeagent.model.ids import PciAddress
@@ -50,6 +50,18 @@ class ModuleLoader(Protocol):
 
     async def load(self, modules: Sequence[str]) -> str:
         """Load modules, bounded in time; empty when done, else what stood in the way."""
+        ...
+
+
+class DriverModules(ModuleLoader, Protocol):
+    """The driver's kernel modules on this host, to be loaded and taken out."""
+
+    async def read_loaded(self) -> tuple[LoadedModule, ...]:
+        """The driver's loaded modules, and those built on the driver."""
+        ...
+
+    async def unload(self, modules: Sequence[str]) -> ToolAnswer:
+        """Unload modules that nothing uses, in this order, bounded in time."""
         ...
 
 

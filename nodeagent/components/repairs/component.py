@@ -207,8 +207,8 @@ class Repairs:
         """An act has ended; the verdicts wait for a reset that the driver does not report by itself."""
         attempt = session.under_way
         if reading.outcome is None and attempt is not None and attempt.rung.is_reset:
-            for gpu in session.gpus:
-                self._bus.publish_fact(GpuEventReported(gpu=gpu.uuid, kind=GPU_RESET), source=self.name)
+            for one in attempt.kept:
+                self._bus.publish_fact(GpuEventReported(gpu=one.gpu, kind=GPU_RESET), source=self.name)
         self._waker.wake()
 
     async def _follow_act(self, findings: Findings) -> None:

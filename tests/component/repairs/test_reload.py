@@ -31,7 +31,8 @@ class Kernel:
     """The host's modules and services, and the driver's program, which refuses every reset."""
 
     def __init__(self, host: Host) -> None:
-        self.host, self.loaded, self.returns = host, LOADED, LOADED
+        self.host, self.returns = host, LOADED
+        self.loaded: tuple[LoadedModule, ...] = LOADED
         self.removal, self.problem, self.trouble = DONE, "", ""
         self.active, self.is_host_driver = {"nvidia-persistenced"}, True
 
@@ -100,6 +101,7 @@ async def test_services_stop_and_the_modules_leave_and_come_back(clock: FakeCloc
         ]
         assert kernel.host.done[-1] == "resume"
         assert (attempt.outcome, world.session.ending) == (Outcome.PROVEN, Ending.REPAIRED)
+        assert world.told == ["gpu_reset"] * 4
     told = [one.action for one in changes if one.kind == "service"]
     assert told == ["stop for a reload of the driver", "start for a reload of the driver"]
 

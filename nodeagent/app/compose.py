@@ -98,7 +98,7 @@ class Composition:
             specs, self.gates, self.bus, self.conditions, self.clock, plan_supervision(settings)
         )
         self.control = Control(self.bus, self.conditions, live, self.orders, plan.reload_settings, plan.recalled)
-        self.driver_release = DriverRelease(live, self.orders, hardware.gpus)
+        self.driver_release = DriverRelease(self.bus, live, self.orders, hardware.gpus)
         FaultOrders(self.bus, self.orders, hardware.faults, self.supervisor.inject)
 
     def specs(self) -> tuple[ComponentSpec, ...]:

@@ -7,18 +7,20 @@ from datetime import UTC, datetime, timedelta
 import anyio
 
 from nodeagent.config.live import LiveSettings
+from nodeagent.core.channels.bus import Bus
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.orders import RELEASE, RESUME, ReleaseCommand
 from nodeagent.model.ports import GpuSource
+from nodeagent.model.repairs import RepairState
 
 
 class DriverRelease:
     """Carries out the orders `release` and `resume`."""
 
-    def __init__(self, live: LiveSettings, orders: OrderHandlers, gpus: GpuSource) -> None:
-        self._live, self._gpus = live, gpus
+    def __init__(self, bus: Bus, live: LiveSettings, orders: OrderHandlers, gpus: GpuSource) -> None:
+        self._bus, self._live, self._gpus = bus, live, gpus
         self._resume_at: float | None = None
         self._release_changed = anyio.Event()
         self._log = get_logger(component="control")
@@ -27,6 +29,7 @@ class DriverRelease:
 
     async def release(self, command: ReleaseCommand) -> str:
         """Give up every GPU handle, for so long at most."""
+        self._refuse_during_act()
         lasts = command.seconds if command.seconds is not None else self._live.now.driver.release_seconds
         until = datetime.now(tz=UTC) + timedelta(seconds=lasts)
         try:
@@ -40,6 +43,7 @@ class DriverRelease:
 
     async def resume(self) -> str:
         """Take the driver back."""
+        self._refuse_during_act()
         try:
             await self._gpus.resume()
         except DriverError as error:
@@ -48,6 +52,16 @@ class DriverRelease:
         self._release_changed.set()
         self._log.info("driver_resumed")
         return "the driver is taken back"
+
+    def _refuse_during_act(self) -> None:
+        """Leave the driver to a reset that is under way, whoever asks."""
+        repairs = self._bus.read(RepairState)
+        if repairs is not None and repairs.with_driver:
+            number = repairs.with_driver
+            raise ControlRefused(
+                f"session {number} of the repairs has the driver until its reset has ended:"
+                f" see `nodeagent repairs explain {number}`"
+            )
 
     async def run(self) -> None:
         """End a release forgotten by its author; runs until cancelled."""

@@ -128,6 +128,15 @@ class KeptSettings(Value, frozen=True):
     ecc_enabled: bool | None = None
 
 
+class ReloadedDriver(Value, frozen=True):
+    """What a reload of the driver takes away, to be brought back."""
+
+    services: tuple[str, ...] = ()
+    """The running services that are stopped, in this order."""
+    modules: tuple[str, ...] = ()
+    """The loaded modules, in the order of their removal."""
+
+
 class Attempt(Value, frozen=True):
     """An attempt at a repair; written without an outcome before the act, as its intent."""
 
@@ -144,6 +153,8 @@ class Attempt(Value, frozen=True):
     """False for a reboot of the node that the agent has not requested."""
     kept: tuple[KeptSettings, ...] = ()
     """The settings to put back after a reset, until they are back; they stand in the intent for the next agent."""
+    driver: ReloadedDriver | None = None
+    """`None` except for a reload of the driver; in the intent for the same reason."""
 
     @property
     def is_open(self) -> bool:
@@ -224,6 +235,8 @@ class RepairState(Value, frozen=True):
     """The open ones first, then the closed ones that are still remembered, the newest first."""
     plans: tuple[SessionPlan, ...] = ()
     """For each open session."""
+    with_driver: int = 0
+    """The number of the session whose act has the driver now; 0 for none."""
     reasons: Mapping[GpuUuid, str] = field(default_factory=dict)
     """Why each GPU without an open session has none."""
     closed_gpus: Mapping[GpuUuid, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Carries out one act at a time, beside the component: a reset of GPUs, or the request for a reboot of the node.
+"""Carries out one act at a time, beside the component: a reset, a reload of the driver, or the request for a reboot.
 
 Owns the order of an act: the agent lets go of the driver, the MPS daemons of the GPUs quit, persistence mode goes off,
 the reset, persistence mode comes back, the driver is taken back, whereupon the daemons start again, settings are put
@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import anyio
-from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.reload_task import DriverReload
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import DriverError
@@ -20,10 +20,10 @@ from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import DriverTool, GpuProver, GpuSource
 from nodeagent.model.proof import ProofStage, ProofVerdict
-from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings, Outcome, Rung, ToolAnswer
+from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings, Outcome, ReloadedDriver, Rung, ToolAnswer
 from nodeagent.rules.proof.judge import judge_readings
 from nodeagent.rules.proof.stages import plan_stage
-from nodeagent.rules.repair.outcomes import Reading, find_changed, read_answer
+from nodeagent.rules.repair.outcomes import Reading, add_remarks, find_changed, read_answer
 
 RequestReboot = Callable[[str], Awaitable[ToolAnswer]]
 """Requests a reboot of the node, for a reason."""
@@ -47,6 +47,8 @@ class ActPorts(NamedTuple):
     """`None` where GPUs compute nothing, or without the CUDA library."""
     withdraw_reboot: WithdrawReboot | None = None
     """`None` without an API server, where no request outlives a boot."""
+    reload: DriverReload | None = None
+    """`None` where the driver has no kernel modules of the host."""
 
 
 class Acting:
@@ -62,7 +64,13 @@ class Acting:
         self.is_restoring = False
         self.put_back = frozenset[GpuUuid]()
         """The GPUs that have their settings back, and whose settings may be forgotten."""
+        self.with_driver = 0
+        """The number of the session whose act has the driver now; 0 for none."""
         self._log = get_logger(component="repairs")
+
+    def begin(self, session: FaultSession, rung: Rung) -> None:
+        """Be taken by a session, which has the driver from now on where its rung resets."""
+        self.session, self.with_driver = session.number, session.number if rung.is_reset else 0
 
     def clear(self) -> None:
         """Be free for the next act."""
@@ -81,7 +89,7 @@ class Acting:
         self._log.info(
             "repair_act_ended", session=session.number, rung=attempt.rung, outcome=reading.outcome, said=reading.detail
         )
-        self.reading, self.ended_at = reading, self._clock.monotonic()
+        self.reading, self.ended_at, self.with_driver = reading, self._clock.monotonic(), 0
         self._note_end(session, reading)
 
     async def _reboot(self, session: FaultSession) -> Reading:
@@ -101,19 +109,27 @@ class Acting:
             remarks += await self._take_back()
         remarks += await self._put_back(attempt.kept)
         if reading.outcome is None:
+            remarks = [reading.detail, *remarks]
             reading = await self._prove(attempt.kept)
-        return replace(reading, detail="; ".join(filter(None, (reading.detail, *remarks))))
+        return add_remarks(reading, remarks)
 
     async def _reset_released(self, attempt: Attempt, timeout_seconds: float) -> tuple[Reading, list[str]]:
-        if left := await self._ports.drain.wait_daemons([one.gpu for one in attempt.kept]):
-            return Reading(outcome=Outcome.IN_USE, detail=f"{', '.join(left)} did not quit"), []
+        left = await self._ports.drain.wait_daemons([one.gpu for one in attempt.kept])
+        refused = Reading(outcome=Outcome.IN_USE, detail=f"{', '.join(left)} did not quit")
+        return (refused, []) if left else await self._reset_unused(attempt, timeout_seconds)
+
+    async def _reset_unused(self, attempt: Attempt, timeout_seconds: float) -> tuple[Reading, list[str]]:
         persistent = [one for one in attempt.kept if one.persistence_mode]
         remarks = await self._set_persistence(persistent, is_on=False)
-        addresses = [one.address for one in attempt.kept]
-        is_bus = attempt.rung is Rung.BUS_RESET
-        answer = await self._ports.tool.reset(addresses, is_bus=is_bus, timeout_seconds=timeout_seconds)
+        if self._ports.reload is not None and attempt.driver is not None:
+            reading = await self._ports.reload.carry_out(attempt.driver)
+        else:
+            addresses = [one.address for one in attempt.kept]
+            is_bus = attempt.rung is Rung.BUS_RESET
+            answer = await self._ports.tool.reset(addresses, is_bus=is_bus, timeout_seconds=timeout_seconds)
+            reading = read_answer(answer, attempt.rung)
         remarks += await self._set_persistence(persistent, is_on=True)
-        return read_answer(answer, attempt.rung), remarks
+        return reading, remarks
 
     async def _take_back(self) -> list[str]:
         try:
@@ -121,6 +137,11 @@ class Acting:
         except DriverError as error:
             return [f"the driver was not taken back: {error}"]
         return []
+
+    async def survey(self, rung: Rung) -> ReloadedDriver | None:
+        """What the act of a rung takes away beside settings."""
+        reload = self._ports.reload if rung is Rung.RELOAD_DRIVER else None
+        return await reload.survey() if reload is not None else None
 
     async def restore(self, kept: Sequence[KeptSettings]) -> None:
         """Put back settings for an act that did not come to it."""

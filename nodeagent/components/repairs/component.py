@@ -39,6 +39,7 @@ from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
 from nodeagent.model.repairs import (
+    Attempt,
     Ending,
     FaultSession,
     KeptSettings,
@@ -61,7 +62,7 @@ from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.mps_daemons import list_gpus
-from nodeagent.rules.repair.outcomes import Reading, forget_settings, keep_settings, list_owed
+from nodeagent.rules.repair.outcomes import Reading, add_remarks, forget_settings, keep_settings, list_owed
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import (
     Moment,
@@ -99,6 +100,7 @@ class Repairs:
         """`ports` are there in mode act alone, and `slots` with an API server."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
+        self._reload = ports.reload if ports is not None else None
         self._withdraw = ports.withdraw_reboot if ports is not None else None
         self._withdrawn_from: ClusterNode | None = None
         """The node as it was when the request for a reboot was last taken back."""
@@ -199,6 +201,7 @@ class Repairs:
             resumed = resume_session(session, self._moment)
             if resumed != session:
                 await self._keep(resumed, session)
+                self._restore_driver(session.under_way)
             if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
                 # Whoever refused it may have left while no agent was there to see it: one more try after a start.
                 self._occupied.add(session.number)
@@ -223,8 +226,8 @@ class Repairs:
         """An act has ended; the verdicts wait for a reset that the driver does not report by itself."""
         attempt = session.under_way
         if reading.outcome is None and attempt is not None and attempt.rung.is_reset:
-            for gpu in session.gpus:
-                self._bus.publish_fact(GpuEventReported(gpu=gpu.uuid, kind=GPU_RESET), source=self.name)
+            for one in attempt.kept:
+                self._bus.publish_fact(GpuEventReported(gpu=one.gpu, kind=GPU_RESET), source=self.name)
         self._waker.wake()
 
     async def _follow_act(self, findings: Findings) -> None:
@@ -241,7 +244,7 @@ class Repairs:
             acting.clear()
             return
         if reading.outcome is None:
-            reading = self._judge_proof(session, findings, acting)
+            reading = add_remarks(self._judge_proof(session, findings, acting), [reading.detail])
         ended = take_reading(session, reading, inventory, self._moment)
         if ended != session:
             await self._keep(forget_settings(ended, acting.put_back), session)
@@ -283,6 +286,12 @@ class Repairs:
     async def _restore_settings(self, acting: Acting, owed: tuple[KeptSettings, ...]) -> None:
         await acting.restore(owed)
         self._waker.wake()
+
+    def _restore_driver(self, attempt: Attempt | None) -> None:
+        """Bring back modules and services at once, without which no finding ever settles."""
+        if attempt is None or attempt.driver is None or self._reload is None or self._tasks is None:
+            return
+        self._tasks.start_soon(self._reload.restore, attempt.driver, name="repairs driver")
 
     async def _withdraw_reboot(self) -> None:
         """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
@@ -360,7 +369,8 @@ class Repairs:
         begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
         hit = [gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus] if plan.rung.is_reset else []
         kept = keep_settings(hit, list_gpus(self._bus.read(MpsState)))
-        attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept))
+        taken = await acting.survey(plan.rung)
+        attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept, driver=taken))
         written = await self._keep(replace(begun, attempts=attempts), session)
         self._left.discard(written.number)
         if held := await self._drain.compare(find_domain(written, plan.rung, inventory)):
@@ -368,7 +378,7 @@ class Repairs:
             came = f"came meanwhile: {', '.join(held)}"
             await self._keep(end_attempt(written, Outcome.IN_USE, moment, came), written)
             return
-        acting.session = written.number
+        acting.begin(written, plan.rung)
         self._tasks.start_soon(acting.carry_out, written, settings.reset_seconds, name="repairs act")
 
     @property
@@ -400,7 +410,8 @@ class Repairs:
 
     def _read_reach(self) -> Reach:
         read = self._bus.read
-        return read_reach(self._live.now.repairs, read(ClusterNode), read(DriverState))
+        reach = read_reach(self._live.now.repairs, read(ClusterNode), read(DriverState))
+        return replace(reach, can_reload=self._reload is not None and self._reload.is_possible())
 
     def _publish(self, findings: Findings) -> None:
         read, unsettled = self._bus.read, self._settling.describe()
@@ -413,6 +424,7 @@ class Repairs:
             unsettled=unsettled,
             sessions=tuple(known),
             plans=plans,
+            with_driver=self._acting.with_driver if self._acting is not None else 0,
             reasons=explain_absences(known, inventory, report, findings, unsettled),
             closed_gpus=self._drain.closed_gpus if self._drain is not None else {},
             opened=self._opened,

@@ -23,6 +23,7 @@ XID_CLASS = Text("an XID number or a class of the catalogue", r"[0-9]{1,5}|[a-z]
 VARIABLE = Text("the name of an environment variable", r"[A-Za-z_][A-Za-z0-9_]*", 256)
 
 IdleStage: TypeAlias = Literal["off", "quick", "proof"]
+UpTo: TypeAlias = Literal["drain", "reset", "bus_reset", "reload_driver", "reboot"]
 RebootBy: TypeAlias = Literal["none", "command", "reboot_required_file", "node_annotation", "webhook"]
 XidVerdict: TypeAlias = Literal["ignore", "suspect", "unhealthy"]
 
@@ -269,8 +270,8 @@ class RepairsSettings(Section):
         " to do it up to the rung of `up_to`",
         "whoever switches repairs on knows the node's pods; the agent does not",
     )
-    up_to: Literal["drain", "reset", "bus_reset", "reboot"] = knob(
-        OneOf(("drain", "reset", "bus_reset", "reboot")),
+    up_to: UpTo = knob(
+        OneOf[UpTo](("drain", "reset", "bus_reset", "reload_driver", "reboot")),
         "reset",
         "the highest rung of the ladder that mode act takes by itself",
         "a reset hits the faulty GPU alone, a reboot every pod of the node",
@@ -280,6 +281,14 @@ class RepairsSettings(Section):
         300.0,
         "how long a reset may take before its process is abandoned and the attempt has failed",
         "a reset takes seconds; a driver that hangs may take minutes",
+        reload=True,
+    )
+    reload_services: tuple[str, ...] = knob(
+        ListOf(Text("the name of a systemd service", r"[A-Za-z0-9:_.@-]+", 256)),
+        ("nvidia-persistenced", "nvidia-fabricmanager"),
+        "services of the host that have the driver open: those that run are stopped for a reload of the driver, in this"
+        " order, and started again",
+        "the driver's own services do no work of their own",
         reload=True,
     )
     reboot_by: RebootBy = knob(

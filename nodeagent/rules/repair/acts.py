@@ -30,6 +30,8 @@ class Reach(Value, frozen=True):
 
     up_to: Rung = Rung.RESET
     reboot_by: str = NO_CHANNEL
+    can_reload: bool = False
+    """Whether the driver's kernel modules are the host's, and not a container's."""
     left_to_others: tuple[str, ...] = ()
     """Why the node is left to another program or a person, each reason a sentence."""
     left: frozenset[int] = frozenset()
@@ -52,8 +54,8 @@ def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inve
 def _refuse(rung: Rung, holders: Sequence[str], reach: Reach) -> Iterator[str]:
     if rung.rank > reach.up_to.rank:
         yield f"rung {rung} is above `repairs.up_to`: {reach.up_to}"
-    if rung is Rung.RELOAD_DRIVER:
-        yield "the agent reloads no driver: reload the driver by hand, or reboot the node"
+    if rung is Rung.RELOAD_DRIVER and not reach.can_reload:
+        yield "the agent reloads only a driver of the host: reload the driver by hand, or reboot the node"
     if rung is Rung.REBOOT and reach.reboot_by == NO_CHANNEL:
         yield f"no channel for a reboot is configured: `repairs.reboot_by` is {NO_CHANNEL}"
     if rung is Rung.DRAIN and holders:

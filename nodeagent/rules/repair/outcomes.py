@@ -17,6 +17,8 @@ from nodeagent.model.values import Value
 S = TypeVar("S")
 
 BAD_ARGUMENT: Final = 2
+NOT_EXECUTED: Final = 125
+"""The first of the codes of a program that cannot start."""
 _CODES: Final[Mapping[int, Outcome]] = {
     BAD_ARGUMENT: Outcome.STOPPED,
     4: Outcome.STOPPED,
@@ -30,11 +32,11 @@ _CODES: Final[Mapping[int, Outcome]] = {
     9: Outcome.STOPPED,
     12: Outcome.STOPPED,
     19: Outcome.IN_USE,
-    125: Outcome.STOPPED,
+    NOT_EXECUTED: Outcome.STOPPED,
     126: Outcome.STOPPED,
     127: Outcome.STOPPED,
 }
-"""The driver library's numbers, as its tool ends with them; from 125 on those of a program that cannot start."""
+"""The driver library's numbers, as its tool ends with them, and those of a program that cannot start."""
 _TEXTS: Final[tuple[tuple[str, Outcome], ...]] = (
     ("do not meet the reset criterion", Outcome.INCOMPLETE),
     ("in use by", Outcome.IN_USE),
@@ -59,6 +61,11 @@ class Reading(Value, frozen=True):
     """Indexes of the GPUs that a refusal names."""
 
 
+def add_remarks(reading: Reading, remarks: Iterable[str]) -> Reading:
+    """The same result with more words to it."""
+    return replace(reading, detail="; ".join(filter(None, (reading.detail, *remarks))))
+
+
 def read_answer(answer: ToolAnswer, rung: Rung) -> Reading:
     """The result for the session, by the exit code and the text of a reset's command."""
     if answer.code == 0:
@@ -70,6 +77,16 @@ def read_answer(answer: ToolAnswer, rung: Rung) -> Reading:
     outcome = _CODES.get(answer.code) or _read_text(answer.said)
     peers = _find_peers(answer.said) if outcome is Outcome.INCOMPLETE else ()
     return Reading(outcome=outcome, detail=answer.describe(), peers=peers)
+
+
+def read_removal(answer: ToolAnswer) -> Reading:
+    """The result for the session of modprobe's attempt to unload the driver's modules."""
+    if answer.code == 0:
+        return Reading(outcome=None)
+    if answer.code is None:
+        return Reading(outcome=Outcome.UNKNOWN, detail=answer.describe())
+    is_ours = answer.code >= NOT_EXECUTED or "not permitted" in answer.said.lower()
+    return Reading(outcome=Outcome.STOPPED if is_ours else Outcome.REFUSED, detail=answer.describe())
 
 
 def _read_text(said: str) -> Outcome:

@@ -237,7 +237,8 @@ def end_attempt(session: FaultSession, outcome: Outcome, moment: Moment, detail:
     if attempt is None:
         return session
     if outcome is Outcome.PROVEN:
-        return close_session(session, Ending.REPAIRED, moment)
+        told = replace(attempt, detail=_join(attempt.detail, detail))
+        return close_session(replace(session, attempts=(*session.attempts[:-1], told)), Ending.REPAIRED, moment)
     ended = _write_outcome(session, outcome, moment, detail)
     ended = replace(ended, rung=find_highest((ended.rung, climb(attempt.rung, outcome))))
     return replace(ended, rung=skip_spent(ended))
@@ -245,6 +246,10 @@ def end_attempt(session: FaultSession, outcome: Outcome, moment: Moment, detail:
 
 def _write_outcome(session: FaultSession, outcome: Outcome, moment: Moment, detail: str) -> FaultSession:
     *before, attempt = session.attempts
-    why = "; ".join(filter(None, (attempt.detail, detail)))
+    why = _join(attempt.detail, detail)
     ended = replace(attempt, outcome=outcome, ended_seconds=moment.now_seconds, detail=why)
     return replace(session, attempts=(*before, ended))
+
+
+def _join(*details: str) -> str:
+    return "; ".join(filter(None, details))

@@ -36,7 +36,7 @@ _NO_PROGRAM: Final = "the kernel is to load no modules, kernel.modprobe is empty
 
 
 class HostModules:
-    """The port `ModuleLoader`."""
+    """The port `DriverModules`."""
 
     def __init__(
         self,

@@ -88,8 +88,9 @@ def test_a_reset_is_refused_for_its_peers_no_more_often_than_there_are_gpus(peer
             Rung.RELOAD_DRIVER,
             Reach(up_to=Rung.REBOOT),
             (),
-            ("the agent reloads no driver: reload the driver by hand, or reboot the node",),
+            ("the agent reloads only a driver of the host: reload the driver by hand, or reboot the node",),
         ),
+        (Rung.RELOAD_DRIVER, Reach(up_to=Rung.RELOAD_DRIVER, can_reload=True), (), ()),
         (
             Rung.REBOOT,
             Reach(up_to=Rung.REBOOT),

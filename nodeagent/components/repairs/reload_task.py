@@ -1,0 +1,91 @@
+"""Reloads the host's driver: services stop, the kernel's modules leave and come back, the services start again.
+
+Owns the order, and that whatever was taken away comes back, however the reload ends. Refuses force: a module that
+somebody uses stays, and whoever uses the module is named.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from nodeagent.core.log.audit import noting
+from nodeagent.core.log.lines import get_logger
+from nodeagent.model.errors import NodeagentError
+from nodeagent.model.ports import DriverModules
+from nodeagent.model.repairs import Outcome, ReloadedDriver, ToolAnswer
+from nodeagent.rules.driver_modules import plan_reload
+from nodeagent.rules.repair.outcomes import Reading, add_remarks, read_removal
+
+SERVICE_SECONDS: Final = 30.0
+"""How long the stop or the start of one service may take."""
+RunOnHost = Callable[[Sequence[str], float], Awaitable[ToolAnswer]]
+"""Runs a command with the host's programs and files, for so many seconds at most."""
+
+
+class DriverReload:
+    """The means to reload a driver of the host."""
+
+    def __init__(
+        self,
+        modules: DriverModules,
+        run_on_host: RunOnHost,
+        read_services: Callable[[], Sequence[str]],
+        is_possible: Callable[[], bool],
+    ) -> None:
+        """`is_possible` tells whether the driver is the host's now."""
+        self._modules, self._run, self._read_services = modules, run_on_host, read_services
+        self.is_possible = is_possible
+        self._log = get_logger(component="repairs")
+
+    async def survey(self) -> ReloadedDriver:
+        """What a reload would take away now."""
+        services = self._read_services()
+        active = [name for name in services if (await self._control("is-active", name)).code == 0]
+        try:
+            plan = plan_reload(await self._modules.read_loaded())
+        except NodeagentError:
+            # The reload itself reads them again, and has the reason for the session.
+            return ReloadedDriver(services=tuple(active))
+        return ReloadedDriver(services=tuple(active), modules=plan.unload)
+
+    async def carry_out(self, driver: ReloadedDriver) -> Reading:
+        """Reload the driver."""
+        remarks = [remark for name in driver.services for remark in await self._change("stop", name)]
+        reading = await self._exchange()
+        remarks += await self._start(driver)
+        return add_remarks(reading, remarks)
+
+    async def restore(self, driver: ReloadedDriver) -> None:
+        """Bring back what an agent took away that did not live to bring it back."""
+        problem = await self._modules.load(driver.modules[::-1]) if driver.modules else ""
+        remarks = [*([problem] if problem else []), *await self._start(driver)]
+        self._log.info("repair_driver_restored", driver=driver, remarks=remarks)
+
+    async def _exchange(self) -> Reading:
+        try:
+            plan = plan_reload(await self._modules.read_loaded())
+            if plan.blocker:
+                return Reading(outcome=Outcome.REFUSED, detail=plan.blocker)
+            reading = read_removal(await self._modules.unload(plan.unload))
+            if reading.outcome is Outcome.UNKNOWN:
+                # Whoever waits in the kernel for the removal would keep modprobe waiting too.
+                return reading
+            problem = await self._modules.load(plan.load)
+            missing = {*plan.unload} - {module.name for module in await self._modules.read_loaded()}
+        except NodeagentError as error:
+            return Reading(outcome=Outcome.STOPPED, detail=str(error))
+        if problem or missing:
+            said = problem or "modprobe loaded nothing"
+            detail = f"{', '.join(sorted(missing)) or 'the driver'} did not come back: {said}"
+            return Reading(outcome=Outcome.FAILED, detail=detail)
+        return reading
+
+    async def _start(self, driver: ReloadedDriver) -> list[str]:
+        return [remark for name in driver.services[::-1] for remark in await self._change("start", name)]
+
+    async def _change(self, action: str, name: str) -> list[str]:
+        with noting("service", name, f"{action} for a reload of the driver"):
+            answer = await self._control(action, name)
+        return [] if answer.code == 0 else [f"systemctl did not {action} {name}: {answer.describe()}"]
+
+    async def _control(self, action: str, name: str) -> ToolAnswer:
+        return await self._run(("systemctl", action, name), SERVICE_SECONDS)

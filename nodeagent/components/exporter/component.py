@@ -25,6 +25,7 @@ from nodeagent.components.exporter.exposition import (
 from nodeagent.components.exporter.families.admission import (
     build_claim_families,
     build_repair_families,
+    build_upgrade_families,
     build_signal_families,
 )
 from nodeagent.components.exporter.families.agent import (
@@ -252,7 +253,8 @@ class Exporter:
             *build_signal_families(
                 self._bus.read(PodEventCounts), self._bus.read(PodConditionCounts), self._bus.read(ReceiptCounts)
             ),
-            *build_repair_families(self._bus.read(RepairState), self._bus.read(UpgradeState)),
+            *build_repair_families(self._bus.read(RepairState)),
+            *build_upgrade_families(self._bus.read(UpgradeState)),
             *build_proof_families(self._bus.read(GpuProofs), self._bus.read(Inventory)),
         )
         part = RenderedBlocks() if is_stale else self._part

@@ -10,6 +10,7 @@ from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import (
     build_claim_families,
     build_repair_families,
+    build_upgrade_families,
     build_signal_families,
 )
 from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
@@ -197,7 +198,7 @@ def _list_lines() -> Iterator[str]:
     yield "\n## Signals\n\nFaults of GPUs told to pods and in containers; see [signals](signals.md).\n"
     yield from _tabulate(build_signal_families(None, None, None))
     yield _REPAIRS
-    yield from _tabulate(build_repair_families(None))
+    yield from _tabulate((*build_repair_families(None), *build_upgrade_families(None)))
     yield "\n## Proofs\n\nWhere `proof.idle` or `proof.before_binding` is not `off`; see [proof](proof.md).\n"
     yield from _tabulate(build_proof_families(None, None))
     yield "\n## The agent\n"

@@ -149,6 +149,15 @@ def taint(*rules: tuple[str, str]) -> str:
             f"{{{MPS}, mps: {{daemon_per: resource}}, device_plugin: {{mps_root: {LONG[:70]}}}}}",
             "device_plugin.mps_root: socket path '/",
         ),
+        ("{driver: {upgrade: observe}}", "driver.wanted_version: there is nothing to upgrade to; give a version"),
+        (
+            "{driver: {upgrade: act, wanted_version: 580.105.08, installed_by: command}}",
+            "driver.upgrade_command: driver.installed_by: command has no command to run",
+        ),
+        (
+            "{driver: {upgrade: act, wanted_version: installed, installed_by: container}}",
+            "driver.wanted_version: a driver's container brings its version with it",
+        ),
         ("{repairs: {reboot_by: command}}", "repairs.reboot_command: repairs.reboot_by: command has no command to run"),
         ("{repairs: {reboot_command: [reboot]}}", "repairs.reboot_command: repairs.reboot_by is none"),
         ("{repairs: {reboot_by: webhook}}", "repairs.reboot_webhook.url: repairs.reboot_by: webhook has no URL"),

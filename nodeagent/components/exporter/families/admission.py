@@ -108,7 +108,7 @@ def _count_outcomes(counts: Value | None, *outcomes: str) -> list[tuple[Labels, 
     return [((("outcome", each),), getattr(counts, each)) for each in outcomes] if counts is not None else []
 
 
-def build_repair_families(state: RepairState | None, upgrades: UpgradeState | None = None) -> tuple[Family, ...]:
+def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
     """The families about fault sessions and upgrades of the driver; no series of what is off."""
     told = state or RepairState()
     standing = [session for session in told.sessions if session.is_open]
@@ -149,11 +149,11 @@ def build_repair_families(state: RepairState | None, upgrades: UpgradeState | No
             "Slots of each domain that may be taken, while a session waits or acts; 0 for a domain that is stopped.",
             [((("domain", name),), count) for name, count in told.slots.allowed.items()] if told.slots else [],
         ),
-        *_build_upgrade_families(upgrades),
     )
 
 
-def _build_upgrade_families(state: UpgradeState | None) -> tuple[Family, ...]:
+def build_upgrade_families(state: UpgradeState | None) -> tuple[Family, ...]:
+    """Upgrades of the driver; empty while `driver.upgrade` is off."""
     told = state or UpgradeState()
     under_way, lasted = told.under_way, told.last_seconds
     phases = [((("phase", phase),), under_way is not None and under_way.phase is phase) for phase in UpgradePhase]

@@ -14,6 +14,7 @@ from nodeagent.components.exporter.families.admission import (
     build_admission_families,
     build_claim_families,
     build_repair_families,
+    build_upgrade_families,
     build_signal_families,
 )
 from nodeagent.components.exporter.families.gpus import (
@@ -34,11 +35,13 @@ from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.proof import GIVEN_UP, GpuProofs, ProofVerdict
 from nodeagent.model.repairs import Ending, RepairState, Rung, SlotUse
 from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
 from tests.support.repairs import make_failed, make_passed, make_session
 from tests.support.texts.exposition import read_text
+from tests.support.upgrades import make_upgrade
 from tests.unit.components.exporter.builders import find_value
 
 FACTS = AdmissionFacts(
@@ -241,6 +244,16 @@ def test_slots_are_told_where_a_repair_needs_them() -> None:
     *_, waiting, refusals, allowed = build_repair_families(RepairState(mode="act", slots=use))
     assert (list(waiting.samples), list(refusals.samples)) == ([((), True)], [((), 4)])
     assert {dict(labels)["domain"]: value for labels, value in allowed.samples} == {"rack r1": 0, "cluster": 2}
+
+
+def test_an_upgrade_of_the_driver_has_its_phase_and_the_last_one_its_length() -> None:
+    done = make_upgrade(UpgradePhase.RESTORE, ending=UpgradeEnding.DONE, ended_seconds=240.0)
+    phase, lasted = build_upgrade_families(UpgradeState(upgrades=(make_upgrade(number=2), done)))
+    assert {dict(labels)["phase"]: value for labels, value in phase.samples} == {
+        **dict.fromkeys(UpgradePhase, False),
+        UpgradePhase.DRAIN: True,
+    }
+    assert list(lasted.samples) == [((), 240.0)]
 
 
 def test_a_proven_gpu_has_the_time_and_a_failed_one_is_told_as_such() -> None:

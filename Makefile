@@ -98,8 +98,8 @@ browser: $(STAMP) ## the status page in headless Chromium
 bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; REFERENCE=1: into the docs)
 	@$(BIN)/python -m tests.bench $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
 
-chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200; ROOMS=1 opens all doors; REPLICAS=1|2: of the extender)
-	@$(if $(REPLICAS),$(BIN)/python -u -m tests.chaos.extender --replicas $(REPLICAS) --seed $(SEED) --steps $(STEPS),unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS) $(if $(ROOMS),--rooms))
+chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200; ROOMS=1 opens all doors, REPAIRS=1 repairs GPUs; REPLICAS=1|2: of the extender)
+	@$(if $(REPLICAS),$(BIN)/python -u -m tests.chaos.extender --replicas $(REPLICAS) --seed $(SEED) --steps $(STEPS),unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS) $(if $(ROOMS),--rooms) $(if $(REPAIRS),--repairs))
 
 soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40; ROOMS=1 opens all doors)
 	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED) $(if $(ROOMS),--rooms)

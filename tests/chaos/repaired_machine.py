@@ -162,3 +162,9 @@ class RepairedMachine(Machine):
             if any(self.gpus.fake.gpu(gpu).uuid.decode() in uuids for gpu in gpus if gpu is not None):
                 self.workshop.did["pods removed by a person"] += 1
                 self.delete_pod(name)
+
+
+def count_done(machine: Machine) -> dict[str, int]:
+    """What has come of whatever was done by other doors and about repairs."""
+    doors = machine.tenants.did if machine.tenants else {}
+    return {**doors, **(machine.workshop.did if isinstance(machine, RepairedMachine) else {})}

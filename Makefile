@@ -98,11 +98,11 @@ browser: $(STAMP) ## the status page in headless Chromium
 bench: $(STAMP) ## latency, memory, start-up (COMPARE=ref: against a commit; PLUGIN="command": of another plugin; PEERS=1: beside NVIDIA's own; REFERENCE=1: into the docs)
 	@$(if $(PEERS),$(REAPED)) $(BIN)/python -m tests.bench $(if $(PEERS),--peers) $(if $(REFERENCE),--reference) $(if $(COMPARE),--compare '$(COMPARE)') $(if $(PLUGIN),--plugin '$(PLUGIN)') $(BENCH_ARGS)
 
-chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200; ROOMS=1 opens all doors; REPLICAS=1|2: of the extender)
-	@$(if $(REPLICAS),$(BIN)/python -u -m tests.chaos.extender --replicas $(REPLICAS) --seed $(SEED) --steps $(STEPS),unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS) $(if $(ROOMS),--rooms))
+chaos: $(STAMP) ## everything goes wrong, in an order drawn from a seed (SEED=1 STEPS=200; ROOMS=1 opens all doors, REPAIRS=1 repairs GPUs; REPLICAS=1|2: of the extender)
+	@$(if $(REPLICAS),$(BIN)/python -u -m tests.chaos.extender --replicas $(REPLICAS) --seed $(SEED) --steps $(STEPS),unshare --map-root-user --mount $(BIN)/python -u -m tests.chaos --seed $(SEED) --steps $(STEPS) $(if $(ROOMS),--rooms) $(if $(REPAIRS),--repairs))
 
-soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40; ROOMS=1 opens all doors)
-	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED) $(if $(ROOMS),--rooms)
+soak: $(STAMP) ## a day of an agent's life by a clock that runs fast (HOURS=24 SPEED=40; ROOMS=1 opens all doors, REPAIRS=1 repairs GPUs)
+	@$(BIN)/python -m tests.soak --hours $(HOURS) --speed $(SPEED) $(if $(ROOMS),--rooms) $(if $(REPAIRS),--repairs)
 
 shake: $(STAMP) ## `make test` again and again on fresh clones, on a busy machine, on one with a GPU's files (RUNS=10; PLACE=GPU: only there; SCENARIOS=1: e2e too)
 	@$(BIN)/python -m tests.shake --runs $(RUNS) $(if $(PLACE),--place $(PLACE)) $(if $(SCENARIOS),--scenarios)

@@ -33,7 +33,20 @@ from tests.bench.pieces import (
     vgpu,
 )
 from tests.bench.rows import Row, render_table, to_json
-from tests.bench.whole import admission, agent, cluster, exposition, extender, fleet, foreign, hour, memory, page, start
+from tests.bench.whole import (
+    admission,
+    agent,
+    cluster,
+    exposition,
+    extender,
+    fleet,
+    foreign,
+    hour,
+    memory,
+    page,
+    repairs,
+    start,
+)
 
 RESULTS = Path("results")
 Measure = Callable[[], list[Row]]
@@ -130,6 +143,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "fleet": fleet.measure,
         "slices": slices.measure,
         "claims": claims.measure,
+        "repairs": repairs.measure,
         "extender": extender.measure,
         "packing": packing.measure,
         "ratios": lambda: [*extender.measure_ratios(), *vgpu.measure_ratios()],

@@ -18,7 +18,7 @@ from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
 from tests.chaos.plan import plan_story
 from tests.chaos.repair_story import list_repair_steps
-from tests.chaos.repaired_machine import RepairedMachine
+from tests.chaos.repaired_machine import RepairedMachine, count_done
 from tests.chaos.room_story import list_room_steps
 from tests.chaos.rooms import Rooms
 from tests.chaos.story import CALM_EVERY, Step, list_steps
@@ -43,8 +43,8 @@ def main() -> int:
 def _tell(directory: Path, options: argparse.Namespace) -> int:
     state = directory / "state"
     state.mkdir()
-    # Just enough for what lies there; each container with a part has a folder of its own.
-    size = "1536k" if options.rooms else "256k"
+    # Just enough for what lies there; each container with a part or a receipt has a folder of its own.
+    size = "1536k" if options.rooms or options.repairs else "256k"
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", state], check=True)
     fake = FakeNvml(directory, "dgx-h100")
     machine = make_machine(directory, fake, options)
@@ -79,12 +79,6 @@ def list_all_steps(options: argparse.Namespace) -> Mapping[Step, int]:
     if options.repairs:
         steps |= list_repair_steps(options.freeze_seconds)
     return steps or list_steps(options.freeze_seconds)
-
-
-def count_done(machine: Machine) -> dict[str, int]:
-    """What has come of whatever was done by other doors and about repairs."""
-    doors = machine.tenants.did if machine.tenants else {}
-    return {**doors, **(machine.workshop.did if isinstance(machine, RepairedMachine) else {})}
 
 
 def _report(machine: Machine, options: argparse.Namespace, seconds: float, violation: str) -> None:

@@ -5,6 +5,7 @@ A kubelet ends pods that were evicted, a node reboots that was asked to, a perso
 
 import json
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,13 +13,14 @@ import anyio
 from anyio.abc import TaskStatus
 
 from tests.chaos.machine import OK, Machine
+from tests.chaos.pace import HASTE as IN_HASTE
 from tests.chaos.rooms import Rooms
 from tests.chaos.truth import Violated
 from tests.chaos.workshop import WEEK_SECONDS, Workshop
 from tests.fakes.nvml.control import FakeNvml
-from tests.faults.steps.armed import HASTE
+from tests.faults.steps.armed import HASTE, SECONDS
 
-SETTLED_SECONDS: Final = 60.0
+SETTLED_SECONDS: Final = 120.0
 """For several sessions, one after the other, and the polls after each start of the agent."""
 LATE_ROUNDS: Final = 40
 """After which a person removes whoever the drain asks no more."""
@@ -36,18 +38,28 @@ UNSEEN: Final = "was not seen to leave"
 class RepairedMachine(Machine):
     """Owns the workshop."""
 
-    def __init__(self, directory: Path, fake: FakeNvml, seed: int, *, rooms: Rooms | None = None, **how: Any) -> None:
-        super().__init__(directory, fake, seed, rooms=rooms, **how)
+    def __init__(
+        self,
+        directory: Path,
+        fake: FakeNvml,
+        seed: int,
+        *,
+        pace: Sequence[str] = IN_HASTE,
+        speed: int = 1,
+        rooms: Rooms | None = None,
+    ) -> None:
+        super().__init__(directory, fake, seed, pace=pace, speed=speed, rooms=rooms)
+        self._speed = speed
         self.workshop = Workshop(directory, self.gpus, self.truth, self.kubelet, self.surroundings)
         self._rounds = 0
         self.is_rebooting = False
         """While nobody else may start the agent again."""
 
     def plan_environment(self) -> dict[str, str]:
-        return {**super().plan_environment(), **self.workshop.environment, HASTE: "1"}
+        return {**super().plan_environment(), **self.workshop.environment, HASTE: SECONDS if self._speed == 1 else "no"}
 
     def plan_settings(self) -> dict[str, object]:
-        return {**super().plan_settings(), **self.workshop.plan_settings()}
+        return {**super().plan_settings(), **self.workshop.plan_settings(self._speed)}
 
     def note_pod(self, name: str, devices: frozenset[str]) -> None:
         super().note_pod(name, devices)
@@ -162,3 +174,9 @@ class RepairedMachine(Machine):
             if any(self.gpus.fake.gpu(gpu).uuid.decode() in uuids for gpu in gpus if gpu is not None):
                 self.workshop.did["pods removed by a person"] += 1
                 self.delete_pod(name)
+
+
+def count_done(machine: Machine) -> dict[str, int]:
+    """What has come of whatever was done by other doors and about repairs."""
+    doors = machine.tenants.did if machine.tenants else {}
+    return {**doors, **(machine.workshop.did if isinstance(machine, RepairedMachine) else {})}

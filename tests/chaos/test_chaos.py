@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.plan import plan_story
+from tests.chaos.repair_story import list_repair_steps
+from tests.chaos.repair_truth import LATE_SECONDS, Opened, RepairTruth
 from tests.chaos.room_story import list_room_steps
 from tests.chaos.story import Step, list_steps
+from tests.chaos.truth import Violated
 
 STEPS = 200
 FEW_STEPS = 40
@@ -37,7 +40,7 @@ def tell_story(seed: int, *words: str, steps: int = STEPS) -> None:
     assert done.returncode == 0, f"{' '.join([*command[:4], *words])}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
 
 
-@pytest.mark.parametrize("list_all", [list_steps, list_room_steps])
+@pytest.mark.parametrize("list_all", [list_steps, list_room_steps, list_repair_steps])
 def test_a_seed_tells_the_same_story_again(list_all: Callable[[float], Mapping[Step, int]]) -> None:
     """Steps, and whatever is drawn inside them, depend on nothing but the seed and their number."""
     weights = {step.__name__: weight for step, weight in list_all(1.0).items()}
@@ -71,8 +74,45 @@ def test_nothing_is_violated_behind_any_door(seed: int) -> None:
 
 @needs_namespaces
 @pytest.mark.nightly
+@pytest.mark.timeout(1900)
+@pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
+def test_no_repair_hits_anybody(seed: int) -> None:
+    """Another 20,000 steps: no healthy GPU is reset and no holder hit, each session ends, all settings come back."""
+    tell_story(seed, "--repairs")
+
+
+@needs_namespaces
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
 def test_nothing_is_violated_in_many_stories(seed: int) -> None:
     """The same for 20,000 steps, in which a standstill may last a minute."""
     tell_story(seed, "--freeze-seconds", str(LONG_FREEZE_SECONDS), *RESULT)
+
+
+def test_a_reset_that_hits_somebody_is_found() -> None:
+    """What is healthy, held, open for long, or reset for the third time within a week; peers that were demanded may."""
+    truth = RepairTruth()
+    truth.needs |= {0: "reset", 1: "bus"}
+    truth.check_reset([0, 1], [], [], 0.0)
+    truth.check_reset([2], [2], [], 0.0)
+    with pytest.raises(Violated, match=r"GPUs \[3\] are healthy and are reset, together with \[0, 3\]"):
+        truth.check_reset([0, 3], [], [], 0.0)
+    truth.demand([3])
+    truth.check_reset([0, 3], [], [], 0.0)
+    with pytest.raises(Violated, match=r"GPUs \[0\] are reset, and \['pod'\] have them"):
+        truth.check_reset([0], [], ["pod"], 0.0)
+    truth.opened[7] = Opened(0, 1.0)
+    assert truth.find_users([0]) == [7]
+    truth.check_reset([0], [], [], 1.0 + LATE_SECONDS)
+    with pytest.raises(Violated, match="process 7 has it open"):
+        truth.check_reset([0], [], [], 2.0 + LATE_SECONDS)
+    for week in (0, 0, 1):
+        truth.week = week
+        truth.count([0])
+    truth.count([0])
+    with pytest.raises(Violated, match="GPU 0 is reset 3 times within a week"):
+        truth.count([0])
+    assert (truth.mend([0, 1], "reset"), truth.needs) == ([0], {1: "bus"})
+    truth.reboot()
+    assert (truth.needs, truth.opened) == ({}, {})

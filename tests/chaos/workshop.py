@@ -89,15 +89,16 @@ class Workshop:
     def environment(self) -> dict[str, str]:
         return {"PATH": f"{self._programs}:{os.environ['PATH']}"}
 
-    def plan_settings(self) -> Mapping[str, object]:
+    def plan_settings(self, speed: int) -> Mapping[str, object]:
+        """For an agent whose clocks run so fast; the programs take the world's seconds."""
         return {
             "repairs.mode": "act",
             "repairs.up_to": "reboot",
-            "repairs.reset_seconds": 4,
+            "repairs.reset_seconds": 4 * speed,
             "repairs.reboot_by": "command",
             "repairs.reboot_command": json.dumps(["request-reboot"]),
             "repairs.drain.wait_seconds": 0.5,
-            "repairs.drain.deadline_seconds": 6,
+            "repairs.drain.deadline_seconds": 6 * speed,
             "repairs.drain.after_deadline": "delete_where_dead",
             "node.proc_dir": self._proc,
             "signals.brake": "false",

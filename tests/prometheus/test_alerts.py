@@ -27,6 +27,13 @@ FAULTS: dict[str, dict[str, str]] = {
         'nodeagent_gpus{instance="n",state="withheld"}': "0 1x30",
     },
     "GpuBraked": {f"nodeagent_signal_brake_closings{{{N}}}": "0 1x20"},
+    "GpuWaitsForService": {'nodeagent_repair_sessions{instance="n",rung="service"}': "0 1x20"},
+    "GpuRepairUnfinished": {
+        'nodeagent_repair_session_opened_timestamp_seconds{instance="n",session="7",cause="xid-119",rung="reset"}': (
+            "0x180"
+        )
+    },
+    "GpuProofFailed": {f"nodeagent_gpu_proof_failed{{{N}}}": "0 1x20"},
     "GpuXidCritical": {f'nodeagent_gpu_xid_last_seen_timestamp_seconds{{{N},xid="79"}}': "540x20"},
     "GpuEccUncorrected": {f'nodeagent_gpu_ecc_errors_total{{{N},kind="uncorrected"}}': "0x8 1x20"},
     "GpuRowRemapFailed": {f"DCGM_FI_DEV_ROW_REMAP_FAILURE{{{N}}}": "0 1x20"},
@@ -52,6 +59,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "NodeagentLoopLag": {'nodeagent_loop_lag_seconds{instance="n",quantile="0.99"}': "0.9x20"},
 }
 LATE = {
+    "GpuRepairUnfinished": "2h30m",
     "GpuHeldButIdle": "3h30m",
     "GpuNotOffered": "20m",
     "NodeagentRepairsStopped": "70m",
@@ -62,6 +70,9 @@ HARMLESS: dict[str, str] = {
     f'nodeagent_gpu_ecc_errors_total{{{N},kind="corrected"}}': "0+5x20",
     f'nodeagent_gpu_held_back_seconds_total{{{N},limit="power"}}': "0+10x20",
     f"nodeagent_gpu_present{{{N}}}": "1x20",
+    'nodeagent_repair_sessions{instance="n",rung="reset"}': "1x20",
+    'nodeagent_repair_session_opened_timestamp_seconds{instance="n",session="8",cause="lost",rung="service"}': "0x20",
+    f"nodeagent_gpu_proof_failed{{{N}}}": "0x20",
     f"nodeagent_signal_brake_closings{{{N}}}": "0x20",
     f"DCGM_FI_DEV_GPU_TEMP{{{N}}}": "70x20",
     'nodeagent_gpus{instance="n",state="lost"}': "0x20",

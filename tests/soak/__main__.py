@@ -15,6 +15,7 @@ import anyio
 
 from tests.bench.reference import find_commit
 from tests.chaos.machine import Machine
+from tests.chaos.repaired_machine import RepairedMachine, count_done
 from tests.chaos.rooms import Rooms
 from tests.chaos.truth import Violated
 from tests.fakes.nvml.control import FakeNvml
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=PAUSE_SECONDS, help="between two steps, seconds (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", action="store_true", help="all doors of the node open: parts, claims, layouts, …")
+    parser.add_argument("--repairs", action="store_true", help="the agent repairs GPUs, in mode act")
     parser.add_argument("--keep-log", type=Path, help="where the agent's log goes when something did not hold")
     parser.add_argument("--result", type=Path, help="a line of JSON about it is added to this file")
     options = parser.parse_args()
@@ -42,6 +44,7 @@ def main() -> int:
             seed=options.seed,
             pause_seconds=options.pause,
             has_rooms=options.rooms,
+            has_repairs=options.repairs,
         )
         try:
             anyio.run(live, machine, day)
@@ -58,7 +61,7 @@ def main() -> int:
         "steps": day.steps,
         "admitted": machine.admitted,
         "refused": machine.refused,
-        "rooms": dict(machine.tenants.did) if machine.tenants else {},
+        "rooms": count_done(machine),
         "steps_by_kind": dict(machine.steps),
         "moments": [moment._asdict() for moment in day.moments],
         "problems": problems,
@@ -79,10 +82,12 @@ def make_day(
     seed: int,
     pause_seconds: float = PAUSE_SECONDS,
     has_rooms: bool = False,
+    has_repairs: bool = False,
 ) -> tuple[Machine, Day]:
     (directory / "state").mkdir()
     rooms = Rooms(directory) if has_rooms else None
-    machine = Machine(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed, rooms=rooms)
+    make = RepairedMachine if has_repairs else Machine
+    machine = make(directory, FakeNvml(directory, "dgx-h100"), seed, pace=plan_pace(speed), speed=speed, rooms=rooms)
     return machine, Day(machine, hours=hours, speed=speed, seed=seed, pause_seconds=pause_seconds)
 
 
@@ -90,6 +95,8 @@ async def live(machine: Machine, day: Day) -> None:
     """From the start of the node to its end."""
     async with anyio.create_task_group() as tasks:
         await tasks.start(machine.kubelet.run)
+        if isinstance(machine, RepairedMachine):
+            await tasks.start(machine.run)
         await machine.start()
         try:
             await day.live()

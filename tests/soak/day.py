@@ -11,8 +11,9 @@ from random import Random
 
 import anyio
 
-from tests.chaos import room_story, story
+from tests.chaos import repair_story, room_story, story
 from tests.chaos.machine import Machine
+from tests.chaos.repaired_machine import RepairedMachine
 from tests.chaos.story import Step
 from tests.soak.measures import Moment, look
 
@@ -55,6 +56,15 @@ ROOM_WEIGHTS: dict[Step, int] = {
     room_story.add_camera: 6,
 }
 """On a node all of whose doors are open."""
+REPAIR_WEIGHTS: dict[Step, int] = {
+    repair_story.break_gpu: 3,
+    repair_story.answer_reset: 1,
+    repair_story.open_file: 1,
+    repair_story.close_file: 2,
+    repair_story.die_of_fault: 2,
+    repair_story.reboot_node: 1,
+}
+"""On a node whose agent repairs GPUs, besides."""
 
 
 def plan_pace(speed: int) -> Sequence[str]:
@@ -110,6 +120,7 @@ class Day:
     async def _live_part(self, until: float) -> None:
         while time.monotonic() < until:
             weights = WEIGHTS if self._machine.rooms is None else ROOM_WEIGHTS
+            weights = weights | REPAIR_WEIGHTS if isinstance(self._machine, RepairedMachine) else weights
             (step,) = self._chance.choices(list(weights), list(weights.values()))
             await step(self._machine, self._chance)
             self._machine.steps[step.__name__] += 1

@@ -33,6 +33,13 @@ def test_a_day_with_all_doors_open_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(4000)
+def test_a_day_with_repairs_leaves_nothing_behind() -> None:
+    """The same with GPUs that need repairs, resets that fail, and nodes that reboot."""
+    live(24, 40, 3900, "--repairs")
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 def test_minutes_of_the_world_leave_nothing_behind() -> None:
     """The same for ten minutes by the world's clock, with the settings that a node has."""

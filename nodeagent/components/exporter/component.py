@@ -25,8 +25,8 @@ from nodeagent.components.exporter.exposition import (
 from nodeagent.components.exporter.families.admission import (
     build_claim_families,
     build_repair_families,
-    build_upgrade_families,
     build_signal_families,
+    build_upgrade_families,
 )
 from nodeagent.components.exporter.families.agent import (
     AgentFacts,

@@ -10,8 +10,8 @@ from nodeagent.components.exporter.exposition import Family
 from nodeagent.components.exporter.families.admission import (
     build_claim_families,
     build_repair_families,
-    build_upgrade_families,
     build_signal_families,
+    build_upgrade_families,
 )
 from nodeagent.components.exporter.families.agent import AgentFacts, build_agent_families
 from nodeagent.components.exporter.families.devices import build_device_families

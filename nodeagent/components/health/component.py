@@ -244,6 +244,7 @@ class Health:
                 self._judge.note_back(event.gpu)
             elif event.kind == GPU_RESET:
                 self._judge.note_own_reset(event.gpu)
+                self._polls.is_renewed = True
             self._polls.is_asked = self._polls.is_asked or finding is not None or event.kind in LOOK_AT_ONCE
         # The first since the last word is what the rest follows from: an XID, then what the driver makes of it.
         self._causes.setdefault(event.gpu, envelope)

@@ -34,6 +34,8 @@ class PollSchedule:
         """`at` is when the first sample began to be waited for."""
         self._sampled_at, self._looked_at = at, float("-inf")
         self.is_asked = False
+        self.is_renewed = False
+        """Whether the rhythm begins anew, so that the next fresh sample is a poll of it: a GPU was reset."""
 
     @property
     def has_begun(self) -> bool:
@@ -46,10 +48,10 @@ class PollSchedule:
             return PollKind.NONE  # retained from before this part was started: it proves nothing about now
         self._sampled_at = now.at
         # Half a sample early rather than one late: samples have their own rhythm.
-        is_due = now.at >= self._looked_at + intervals.look_seconds - intervals.sample_seconds / 2
+        is_due = self.is_renewed or now.at >= self._looked_at + intervals.look_seconds - intervals.sample_seconds / 2
         if not is_due and not self.is_asked:
             return PollKind.NONE
-        self.is_asked = False
+        self.is_asked = self.is_renewed = False
         if is_due:
             self._looked_at = now.at
         return PollKind.DUE if is_due else PollKind.EXTRA

@@ -61,6 +61,8 @@ class Acting:
         self.reading: Reading | None = None
         """The result of the act; `None` before the end of the act."""
         self.ended_at = 0.0
+        self.is_reset = False
+        """Whether the act reset GPUs: the verdicts then have a poll at once, before the rhythm's next."""
         self.is_restoring = False
         self.put_back = frozenset[GpuUuid]()
         """The GPUs that have their settings back, and whose settings may be forgotten."""
@@ -80,6 +82,7 @@ class Acting:
         """Do what the open attempt of a session says."""
         attempt = session.under_way
         assert attempt is not None
+        self.is_reset = attempt.rung.is_reset
         if attempt.rung is Rung.REBOOT:
             reading = await self._reboot(session)
         elif attempt.rung is Rung.DRAIN:

@@ -147,7 +147,7 @@ class Repairs:
             due = self._polled_at + self._live.now.health.poll_seconds
             return max(0.0, due - self._clock.monotonic())
         if self._acting is not None and self._acting.reading is not None:
-            due = self._acting.ended_at + self._polls_seconds - self._clock.monotonic()
+            due = self._acting.ended_at + self._find_polls_seconds(self._acting) - self._clock.monotonic()
             return due if due > 0 else RETRY_SECONDS
         if self._is_late:
             return RETRY_SECONDS
@@ -155,11 +155,11 @@ class Repairs:
         again = AGAIN_SECONDS if is_watching else None
         return min((wait for wait in (again, self._turns.find_wait()) if wait is not None), default=None)
 
-    @property
-    def _polls_seconds(self) -> float:
+    def _find_polls_seconds(self, acting: Acting) -> float:
         """The time of the polls that a GPU needs to be well again."""
         health = self._live.now.health
-        return health.clean_polls * health.poll_seconds
+        polls = max(1, health.clean_polls - 1) if acting.is_reset else health.clean_polls
+        return polls * health.poll_seconds
 
     async def _bring(self) -> Findings:
         """Bring the sessions to the newest findings, each change durable before it is published."""
@@ -251,11 +251,11 @@ class Repairs:
             acting.clear()
 
     def _judge_proof(self, session: FaultSession, findings: Findings, acting: Acting) -> Reading:
-        waited = self._clock.monotonic() - acting.ended_at
-        if waited < self._polls_seconds:
+        waited, polls_seconds = self._clock.monotonic() - acting.ended_at, self._find_polls_seconds(acting)
+        if waited < polls_seconds:
             return Reading(outcome=None)
         is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
-        return judge_proof(session, findings, waited, self._polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
+        return judge_proof(session, findings, waited, polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
 
     def _list_owed(self) -> tuple[KeptSettings, ...]:
         """Settings that an act took and did not put back, of GPUs that are here."""

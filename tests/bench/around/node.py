@@ -187,10 +187,11 @@ class BenchNode:
         self.directory, self.fake, self.kubelet = directory, fake, kubelet
 
     @contextmanager
-    def running_agent(self, *words: str) -> Iterator[PluginProcess]:
-        """`nodeagent run`, ended with the block."""
+    def running_agent(self, *words: str, programs: Path | None = None) -> Iterator[PluginProcess]:
+        """`nodeagent run`, ended with the block; `programs` come before those of the machine."""
         port = find_free_port()
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.directory), "TMPDIR": str(self.directory)}
+        path = os.pathsep.join([*([str(programs)] if programs else []), os.environ["PATH"]])
+        environment = {"PATH": path, "HOME": str(self.directory), "TMPDIR": str(self.directory)}
         command = [sys.executable, "-m", "nodeagent", "run", *self.list_settings(port)]
         agent = PluginProcess([*command, *words], environment, port)
         try:

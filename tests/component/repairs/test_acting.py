@@ -297,7 +297,7 @@ async def test_an_act_that_the_agent_did_not_survive_has_failed_and_its_settings
 
 
 async def test_settings_are_owed_until_they_are_back_however_many_agents_are_killed(clock: FakeClock) -> None:
-    """The next agent is killed before it could put anything back; the one after does it once, and tells no step anew."""
+    """The next agent is killed before it puts anything back; the one after does it once, and no step is told anew."""
     host = Host("hang")
     async with ActingWorld(clock, host).running() as world:
         await world.fail(3, ILL)

@@ -23,7 +23,8 @@ VARIABLE: Final = "NODEAGENT_STEPS"
 PROGRAMS: Final = "NODEAGENT_PROGRAMS"
 """Where programs of ours are, for an agent of a checkout in which they were not built."""
 HASTE: Final = "NODEAGENT_HASTE"
-"""Set where repairs take seconds that take minutes, and the files of memory stand in for the device files of GPUs."""
+"""Set where the files of memory stand in for the device files of GPUs; by `SECONDS` repairs wait for no minutes."""
+SECONDS: Final = "seconds"
 MEMORY_MAJOR: Final = 1
 """The kernel's number of /dev/zero and its like."""
 CALLS: Final = (*sorted(OF_OS), "open")
@@ -160,21 +161,29 @@ def stand_in_for_programs(directory: Path) -> None:
     )
 
 
+def stand_in_for_gpu_files() -> None:
+    """Have the agent take open files of memory for those of GPUs."""
+    from nodeagent.edge.host.processes.device_users import HostDeviceUsers  # noqa: PLC0415  only with repairs
+
+    defaults = HostDeviceUsers.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["major"] = MEMORY_MAJOR
+
+
 def make_haste() -> None:
     """Shorten what no setting shortens."""
     from nodeagent.components.repairs import component, drain_task  # noqa: PLC0415  only with repairs
-    from nodeagent.edge.host.processes.device_users import HostDeviceUsers  # noqa: PLC0415
 
-    HostDeviceUsers.__init__.__kwdefaults__["major"] = MEMORY_MAJOR
-    component.PROOF_SECONDS = 6.0  # type: ignore[misc]
-    component.RETRY_SECONDS = 0.5  # type: ignore[misc]
-    component.AGAIN_SECONDS = drain_task.AGAIN_SECONDS = 0.5  # type: ignore[misc,attr-defined]
+    vars(component).update(PROOF_SECONDS=6.0, RETRY_SECONDS=0.5, AGAIN_SECONDS=0.5)
+    vars(drain_task).update(AGAIN_SECONDS=0.5)
 
 
 def main() -> int:
     programs, wanted = os.environ.pop(PROGRAMS, ""), os.environ.pop(VARIABLE, "")
-    if os.environ.pop(HASTE, ""):
-        make_haste()
+    if haste := os.environ.pop(HASTE, ""):
+        stand_in_for_gpu_files()
+        if haste == SECONDS:
+            make_haste()
     if programs:
         stand_in_for_programs(Path(programs))
     if wanted:

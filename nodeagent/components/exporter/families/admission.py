@@ -3,6 +3,8 @@
 Waiting are answers to the kubelet, and the journal write before each answer.
 """
 
+from collections import Counter
+
 from nodeagent.components.exporter.exposition import Family, Labels, counter, gauge
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import PodConditionCounts, PodEventCounts, ReceiptCounts
@@ -109,10 +111,14 @@ def _count_outcomes(counts: Value | None, *outcomes: str) -> list[tuple[Labels, 
 
 
 def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
-    """The families about fault sessions and upgrades of the driver; no series of what is off."""
+    """The families about fault sessions and their slots; no series of what is off."""
     told = state or RepairState()
     standing = [session for session in told.sessions if session.is_open]
     at_rung = {rung: sum(session.rung is rung for session in standing) for rung in Rung}
+    attempts = (attempt for session in told.sessions for attempt in session.attempts if attempt.is_own)
+    ended = sorted((one for one in attempts if one.outcome is not None), key=lambda one: one.began_seconds)
+    counts = Counter((one.rung, str(one.outcome)) for one in ended)
+    lasted = {one.rung: max(0.0, (one.ended_seconds or 0.0) - one.began_seconds) for one in ended}
     return (
         gauge(
             "nodeagent_repair_sessions",
@@ -128,6 +134,24 @@ def build_repair_families(state: RepairState | None) -> tuple[Family, ...]:
             "nodeagent_repair_sessions_closed_total",
             "Fault sessions closed since the agent started, by how they ended.",
             [((("ending", each),), told.closed.get(each, 0)) for each in Ending] if state is not None else [],
+        ),
+        gauge(
+            "nodeagent_repair_session_opened_timestamp_seconds",
+            "When each open fault session was opened, Unix time, with its cause and rung.",
+            [
+                ((("session", str(one.number)), ("cause", one.cause), ("rung", one.rung)), one.opened_seconds)
+                for one in standing
+            ],
+        ),
+        gauge(
+            "nodeagent_repair_attempts",
+            "Ended attempts of the fault sessions that the node remembers, for seven days, by rung and outcome.",
+            [((("rung", rung), ("outcome", outcome)), count) for (rung, outcome), count in sorted(counts.items())],
+        ),
+        gauge(
+            "nodeagent_repair_attempt_seconds",
+            "How long the newest ended attempt of each rung took, its proof included.",
+            [((("rung", rung),), seconds) for rung, seconds in lasted.items()],
         ),
         gauge(
             "nodeagent_repair_settled",

@@ -14,8 +14,8 @@ from nodeagent.components.exporter.families.admission import (
     build_admission_families,
     build_claim_families,
     build_repair_families,
-    build_upgrade_families,
     build_signal_families,
+    build_upgrade_families,
 )
 from nodeagent.components.exporter.families.gpus import (
     build_cordon_families,
@@ -39,7 +39,7 @@ from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
-from tests.support.repairs import make_failed, make_passed, make_session
+from tests.support.repairs import make_attempt, make_failed, make_passed, make_session
 from tests.support.texts.exposition import read_text
 from tests.support.upgrades import make_upgrade
 from tests.unit.components.exporter.builders import find_value
@@ -223,7 +223,7 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
     state = RepairState(
         mode="observe", sessions=(make_session(), make_session(2, 1, Rung.SERVICE)), opened=3, closed={Ending.JOINED: 1}
     )
-    standing, opened, closed, settled, *slots = build_repair_families(state)
+    standing, opened, closed, _, _, _, settled, *slots = build_repair_families(state)
     assert {dict(labels)["rung"]: value for labels, value in standing.samples} == {
         **dict.fromkeys(Rung, 0),
         Rung.RESET: 1,
@@ -235,7 +235,7 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
         Ending.JOINED: 1,
     }
     assert list(settled.samples) == [((), True)]
-    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 7
+    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 10
     assert [list(family.samples) for family in slots] == [[]] * 3
 
 
@@ -254,6 +254,21 @@ def test_an_upgrade_of_the_driver_has_its_phase_and_the_last_one_its_length() ->
         UpgradePhase.DRAIN: True,
     }
     assert list(lasted.samples) == [((), 240.0)]
+
+
+def test_an_open_session_tells_its_age_and_attempts_their_ends_and_seconds() -> None:
+    """Of a rung the newest attempt counts; reboots of somebody else, and attempts under way, have no end of ours."""
+    old, new = (
+        replace(make_attempt(began=began), ended_seconds=began + took) for began, took in ((10.0, 90.0), (200.0, 12.0))
+    )
+    others = (replace(new, is_own=False, rung=Rung.REBOOT), make_attempt(Rung.REBOOT, None))
+    closed = replace(make_session(2, attempts=(new, *others)), ending=Ending.REPAIRED)
+    state = RepairState(mode="act", sessions=(make_session(attempts=(old,)), closed))
+    series = read_text(render_exposition(build_repair_families(state)).decode())
+    assert find_value(series, "nodeagent_repair_attempt_seconds", rung="reset") == 12
+    assert find_value(series, "nodeagent_repair_attempts", rung="reset", outcome="failed") == 2
+    opened = "nodeagent_repair_session_opened_timestamp_seconds"
+    assert find_value(series, opened, session="1", cause="xid-119", rung="reset") == 0
 
 
 def test_a_proven_gpu_has_the_time_and_a_failed_one_is_told_as_such() -> None:

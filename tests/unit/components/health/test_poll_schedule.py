@@ -22,6 +22,19 @@ def test_looks_keep_their_rhythm_and_come_between_when_asked_for() -> None:
     assert [take(looks, at) for at in (10.5, 11.5)] == [PollKind.DUE, PollKind.NONE]
 
 
+def test_the_rhythm_begins_anew_with_a_reset() -> None:
+    """So that two polls after a reset take one pause, and not up to two."""
+    looks = PollSchedule(0.0)
+    take(looks, 1.0)
+    looks.is_renewed = looks.is_asked = True
+    assert [take(looks, at) for at in (7.0, 8.0, 11.0, 17.0)] == [
+        PollKind.DUE,
+        PollKind.NONE,
+        PollKind.NONE,
+        PollKind.DUE,
+    ]
+
+
 def test_a_sample_of_long_ago_proves_nothing() -> None:
     """It is neither looked at nor a sign that readings come; what was asked for is still asked for."""
     looks = PollSchedule(0.0)

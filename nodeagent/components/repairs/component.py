@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import Acting, ActPorts
 from nodeagent.components.repairs.drain_task import AGAIN_SECONDS
+from nodeagent.components.repairs.putting_back_task import PuttingBack
 from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.repairs.steps import describe_steps
 from nodeagent.components.repairs.turns_task import RepairTurns
@@ -38,31 +39,14 @@ from nodeagent.model.health import HealthReport
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.mps import MpsState
 from nodeagent.model.ports import RepairJournal
-from nodeagent.model.repairs import (
-    Attempt,
-    Ending,
-    FaultSession,
-    KeptSettings,
-    Outcome,
-    RepairState,
-    Rung,
-    SessionPlan,
-)
+from nodeagent.model.repairs import Ending, FaultSession, Outcome, RepairState, Rung, SessionPlan
 from nodeagent.model.telemetry import NodeSample
-from nodeagent.rules.repair.acts import (
-    PROOF_SECONDS,
-    Reach,
-    find_turn,
-    is_request_stale,
-    judge_proof,
-    read_reach,
-    take_reading,
-)
+from nodeagent.rules.repair.acts import PROOF_SECONDS, Reach, find_turn, judge_proof, read_reach, take_reading
 from nodeagent.rules.repair.domains import find_domain
 from nodeagent.rules.repair.drain import list_dead
 from nodeagent.rules.repair.findings import Findings, read_findings
 from nodeagent.rules.repair.mps_daemons import list_gpus
-from nodeagent.rules.repair.outcomes import Reading, add_remarks, forget_settings, keep_settings, list_owed
+from nodeagent.rules.repair.outcomes import Reading, add_remarks, forget_settings, keep_settings
 from nodeagent.rules.repair.plans import explain_absences, plan_sessions
 from nodeagent.rules.repair.sessions import (
     Moment,
@@ -101,17 +85,17 @@ class Repairs:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._drain = journal, ports.drain if ports is not None else None
         self._reload = ports.reload if ports is not None else None
-        self._withdraw = ports.withdraw_reboot if ports is not None else None
-        self._withdrawn_from: ClusterNode | None = None
-        """The node as it was when the request for a reboot was last taken back."""
         self._occupied, self._left = set[int](), set[int]()
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
         self._mode = live.now.repairs.mode
         self._waker = Waker()
         self._turns = RepairTurns(slots, bus, live, clock)
-        self._acting = Acting(ports, clock, self._note_act) if ports is not None else None
+        self._acting: Acting | None = None
+        self._putting_back: PuttingBack | None = None
+        if ports is not None:
+            self._acting = Acting(ports, clock, self._note_act)
+            self._putting_back = PuttingBack(ports, self._acting, bus, live, clock, self._waker.wake)
         self._tasks: TaskGroup | None = None
-        self._restore_due = 0.0
         self._is_resumed = False
         self._opened, self._closed = 0, Counter[Ending]()
         self._log = get_logger(component=self.name)
@@ -151,7 +135,9 @@ class Repairs:
             return due if due > 0 else RETRY_SECONDS
         if self._is_late:
             return RETRY_SECONDS
-        is_watching = (self._drain is not None and self._drain.closed_gpus) or self._list_owed()
+        sessions = self._journal.sessions() or {}
+        is_owing = self._putting_back is not None and self._putting_back.list_owed(sessions)
+        is_watching = (self._drain is not None and self._drain.closed_gpus) or is_owing
         again = AGAIN_SECONDS if is_watching else None
         return min((wait for wait in (again, self._turns.find_wait()) if wait is not None), default=None)
 
@@ -170,9 +156,7 @@ class Repairs:
             self._poll(findings)
             await self._take(findings)
             await self._follow_act(findings)
-            await self._forget_settings()
-            self._restore()
-            await self._withdraw_reboot()
+            await self._put_back()
             if await self._clear(findings):
                 await self._begin_act()
         except JournalUnavailable as error:
@@ -201,7 +185,8 @@ class Repairs:
             resumed = resume_session(session, self._moment)
             if resumed != session:
                 await self._keep(resumed, session)
-                self._restore_driver(session.under_way)
+                if self._putting_back is not None and self._tasks is not None:
+                    self._putting_back.restore_driver(session.under_way, self._tasks)
             if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
                 # Whoever refused it may have left while no agent was there to see it: one more try after a start.
                 self._occupied.add(session.number)
@@ -257,55 +242,20 @@ class Repairs:
         is_drain = session.under_way is not None and session.under_way.rung is Rung.DRAIN
         return judge_proof(session, findings, waited, polls_seconds + (0.0 if is_drain else PROOF_SECONDS))
 
-    def _list_owed(self) -> tuple[KeptSettings, ...]:
-        """Settings that an act took and did not put back, of GPUs that are here."""
-        inventory, sessions = self._bus.read(Inventory), self._journal.sessions()
-        if self._acting is None or inventory is None or sessions is None:
-            return ()
-        owed = ((one, inventory.find_gpu(one.gpu)) for one in list_owed(sessions.values()))
-        return tuple(one for one, gpu in owed if gpu is not None and not gpu.lost)
-
-    async def _forget_settings(self) -> None:
-        acting, sessions = self._acting, self._journal.sessions() or {}
-        if acting is None or acting.session or acting.is_restoring:
+    async def _put_back(self) -> None:
+        acting, putting_back, sessions = self._acting, self._putting_back, self._journal.sessions()
+        if acting is None or putting_back is None or sessions is None or self._tasks is None:
             return
-        for session in sessions.values():
-            if (after := forget_settings(session, acting.put_back)) != session:
-                await self._keep(after, session)
-        acting.put_back = frozenset()
-
-    def _restore(self) -> None:
-        """Put back what an act took and did not put back: the agent was killed, or the driver did not answer."""
-        acting, now = self._acting, self._clock.monotonic()
-        if acting is None or self._tasks is None or not self._is_settled or acting.session or acting.is_restoring:
-            return
-        if (owed := self._list_owed()) and now >= self._restore_due:
-            acting.is_restoring, self._restore_due = True, now + AGAIN_SECONDS
-            self._tasks.start_soon(self._restore_settings, acting, owed, name="repairs settings")
-
-    async def _restore_settings(self, acting: Acting, owed: tuple[KeptSettings, ...]) -> None:
-        await acting.restore(owed)
-        self._waker.wake()
-
-    def _restore_driver(self, attempt: Attempt | None) -> None:
-        """Bring back modules and services at once, without which no finding ever settles."""
-        if attempt is None or attempt.driver is None or self._reload is None or self._tasks is None:
-            return
-        self._tasks.start_soon(self._reload.restore, attempt.driver, name="repairs driver")
-
-    async def _withdraw_reboot(self) -> None:
-        """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
-        node, key = self._bus.read(ClusterNode), self._live.now.repairs.reboot_annotation.key
-        sessions = self._journal.sessions()
-        if self._withdraw is None or sessions is None or node is self._withdrawn_from:
-            return
-        if is_request_stale(node, key, sessions.values()):
-            answer = await self._withdraw()
-            if answer.code != 0:
-                self._is_late = True
-                self._log.warning("reboot_request_not_withdrawn", annotation=key, reason=answer.describe())
-                return
-            self._withdrawn_from = node
+        if not (acting.session or acting.is_restoring):
+            for session in sessions.values():
+                if (after := forget_settings(session, acting.put_back)) != session:
+                    await self._keep(after, session)
+            acting.put_back = frozenset()
+        sessions = self._journal.sessions() or {}
+        if self._is_settled:
+            putting_back.restore_settings(sessions, self._tasks)
+        if not await putting_back.withdraw_reboot(sessions.values()):
+            self._is_late = True
 
     async def _clear(self, findings: Findings) -> bool:
         """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""

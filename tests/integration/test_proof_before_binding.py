@@ -9,16 +9,20 @@ import pytest
 
 from tests.fakes.cuda.driver import FakeDriver, build_driver
 from tests.fakes.nvml.control import FakeNvml
-from tests.integration.claims import CLAIMS, CLASSES, TEMPLATES, make_template, render, settings
+from tests.integration.claims import CLAIMS, CLASSES, DRIVER, TEMPLATES, make_template, render, settings
 from tests.integration.claims import RIGHTS as CLAIM_RIGHTS
 from tests.integration.cluster.agent import AgentUnderTest
 from tests.integration.cluster.control import Cluster
+from tests.integration.cluster.errors import ApiRefused
 from tests.integration.cluster.layout import CHECKOUT
 from tests.integration.cluster.pods import PATH, Pods
 from tests.integration.cluster.processes import wait_until
 from tests.integration.conftest import MakeAgent
 from tests.integration.test_cordon import list_conditions
+from tests.integration.test_rights import OTHER, OWN, Callers, callers
 from tests.integration.test_slices import devices_of, taints_of
+
+__all__ = ["callers"]
 
 pytestmark = pytest.mark.timeout(540)
 RIGHTS = CHECKOUT / "deploy" / "rbac-proof.yaml"
@@ -28,8 +32,8 @@ BAD = 0
 QUEUE_SECONDS = 420.0
 
 
-@pytest.fixture(autouse=True)
-def _rights(node: Cluster, make_agent: MakeAgent) -> Iterator[None]:
+@pytest.fixture
+def rights(node: Cluster, make_agent: MakeAgent) -> Iterator[None]:
     """The rights of claims and of proofs; pods and claims go while the agent is there."""
     files = tuple(word for path in (CLAIM_RIGHTS, CLASSES, RIGHTS) for word in ("-f", str(path)))
     node.run("kubectl", "apply", *files)
@@ -64,7 +68,7 @@ def find_device_of(claim: dict[str, Any]) -> str:
 
 
 def test_a_queue_of_a_hundred_pods_never_starts_on_a_gpu_that_fails_its_proof(
-    node: Cluster, driver: FakeNvml, make_agent: MakeAgent, tmp_path: Path
+    node: Cluster, rights: None, driver: FakeNvml, make_agent: MakeAgent, tmp_path: Path
 ) -> None:
     """The scheduler chooses the bad GPU, hears of its failure, and chooses others; no pod waits for a person.
 
@@ -114,3 +118,43 @@ def follow_queue(node: Cluster, agent: AgentUnderTest, started: set[str]) -> str
     phases = {phase: pods.count(phase) for phase in set(pods)}
     assert "Failed" not in phases
     return None if phases.get("Succeeded") == QUEUE else f"{phases}"
+
+
+@pytest.mark.parametrize(
+    ("where", "driver_of", "is_taken"),
+    [(OWN, DRIVER, True), (OTHER, DRIVER, False), (OWN, "nic.example.com", False)],
+)
+def test_an_agent_answers_for_its_own_devices_alone(
+    callers: Callers, where: str, driver_of: str, *, is_taken: bool
+) -> None:
+    """Of the claims that are allocated on its node; neither allocation nor reservation is its to change."""
+    name = f"{where}-{driver_of}"
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
+    metadata, spec = {"name": name}, {"devices": {"requests": requests}}
+    document = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+    callers.admin.post(CLAIMS, document)
+    device = {"driver": driver_of, "pool": where, "device": "gpu-0"}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [where]}]}
+    allocation = {
+        "devices": {"results": [{"request": "gpu", **device}]},
+        "nodeSelector": {"nodeSelectorTerms": [term]},
+    }
+    path = f"{CLAIMS}/{name}/status"
+    callers.admin.patch(path, {"status": {"allocation": allocation}})
+    told = {"type": "nodeagent.io/proven", "status": "True", "reason": "Proven", "message": "m"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    answer = {"status": {"devices": [{**device, "conditions": [told | since]}]}}
+    refusal = find_refusal(callers, path, answer)
+    assert refusal == "" if is_taken else "resourceclaims/driver" in refusal
+    pod = {"resource": "pods", "name": "x", "uid": "u"}
+    for stolen in ({"allocation": None}, {"reservedFor": [pod]}):
+        assert "resourceclaims/binding" in find_refusal(callers, path, {"status": stolen})
+
+
+def find_refusal(callers: Callers, path: str, patch: dict[str, Any]) -> str:
+    """Why the agent's patch is refused; empty for one that is taken."""
+    try:
+        callers.agent.patch(path, patch)
+    except ApiRefused as error:
+        return error.message
+    return ""

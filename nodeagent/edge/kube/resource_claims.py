@@ -11,7 +11,7 @@ from urllib.parse import quote
 import anyio
 
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, ApiUnreachable, making_sense
+from nodeagent.edge.kube.errors import ApiForbidden, ApiInvalid, ApiNotFound, ApiUnreachable, making_sense
 from nodeagent.edge.kube.node_document import FIELD_MANAGER, render_time
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimResult, DeviceCondition, DeviceToleration, OpaqueConfig, ResourceClaim
@@ -24,6 +24,7 @@ VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim made from a template: the name in the pod's `spec.resourceClaims`."""
 _MESSAGE_MAX: Final = 1024
+_DRIVER_RIGHT: Final = "resourceclaims/driver"
 
 
 class StatusForbidden(ApiForbidden):
@@ -89,8 +90,11 @@ class KubeClaims:
                 content_type="application/merge-patch+json",
                 in_turn=False,
             )
-        except ApiForbidden as error:
-            raise StatusForbidden(error.attempted, error.status, error.message) from error
+        except (ApiForbidden, ApiInvalid) as error:
+            # The right to a driver's devices is part of the claim's validation.
+            if isinstance(error, ApiForbidden) or _DRIVER_RIGHT in error.message:
+                raise StatusForbidden(error.attempted, error.status, error.message) from error
+            raise
 
     async def is_alive(self, pod: PodIdentity) -> bool:
         """Whether exactly this pod exists and may still start containers."""

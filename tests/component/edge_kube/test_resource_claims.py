@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from nodeagent.edge.kube.errors import ApiConflict, ApiUnreachable, KubeError
+from nodeagent.edge.kube.errors import ApiConflict, ApiInvalid, ApiRefused, ApiUnreachable, KubeError
 from nodeagent.edge.kube.resource_claims import KubeClaims, StatusForbidden
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.claims import ClaimResult, DeviceCondition, DeviceToleration, OpaqueConfig, ResourceClaim
@@ -175,13 +175,25 @@ async def write(tmp_path: Path, claim: ResourceClaim, *, is_proven: bool) -> lis
         return devices
 
 
-async def test_a_refused_condition_names_the_rights(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "message", "raised"),
+    [
+        (403, "resourceclaims/status is forbidden", StatusForbidden),
+        (422, 'status.devices: Forbidden: requires resource="resourceclaims/driver"', StatusForbidden),
+        (422, "status.devices[0].device: Invalid value", ApiInvalid),
+    ],
+)
+async def test_a_refused_condition_names_the_rights(
+    tmp_path: Path, status: int, message: str, raised: type[ApiRefused]
+) -> None:
+    """The API server judges the right to a driver's devices with the claim's fields."""
     claim = await read_allocated(tmp_path, {})
     async with open_client(tmp_path) as (server, client):
         script(server, GROUP)
-        server.answer(403, body=b'{"kind": "Status", "message": "changing status.devices requires"}')
-        with pytest.raises(StatusForbidden, match=r"deploy/rbac-proof\.yaml"):
+        server.answer(status, body=json.dumps({"kind": "Status", "message": message}).encode())
+        with pytest.raises(raised) as caught:
             await KubeClaims(client).write_conditions(claim, (), 0.0)
+        assert ("deploy/rbac-proof.yaml" in str(caught.value)) is (raised is StatusForbidden)
 
 
 async def test_many_first_claims_ask_for_the_version_once_and_none_asks_where_it_was_learned_before(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from tests.bench.peers import claims, parts, pieces, pods
+from tests.bench.peers import claims, parts, pieces, pods, scheduling
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
@@ -31,6 +31,7 @@ CONTESTS: Final[Mapping[str, Contest]] = {
     "prepare": Contest(build_claims, claims.measure, claims.GOALS),
     "parts": Contest(parts.build_parts, parts.measure, parts.GOALS),
     "pods": Contest(pods.build, pods.measure, pods.GOALS),
+    "scheduling": Contest(scheduling.take_the_scheduler, scheduling.measure, scheduling.GOALS),
     "layout": Contest(take_the_driver, pieces.measure_layout, pieces.LAYOUT_GOALS),
 }
 

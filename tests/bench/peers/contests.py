@@ -1,11 +1,11 @@
 """What is measured beside which original, by name, and in turns."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from tests.bench.peers import claims, parts, pieces, pods
+from tests.bench.peers import claims, parts, pieces, pods, scheduling
+from tests.bench.peers.api_server import say
 from tests.bench.peers.neighbours import neighbours
 from tests.bench.peers.node import NotMeasured
 from tests.bench.peers.originals import Built, build_claims, build_plugin, build_runtime, take_the_driver
@@ -13,8 +13,6 @@ from tests.bench.peers.table import BESIDE, QUIET, Goal, LeftOut, Line, Turn, Wh
 from tests.bench.whole.foreign import PluginEnded
 from tests.integration.cluster.errors import ClusterError
 from tests.integration.runtimes.releases import NotBuilt
-
-TURNS: Final = 5
 
 
 class Contest(NamedTuple):
@@ -31,6 +29,7 @@ CONTESTS: Final[Mapping[str, Contest]] = {
     "prepare": Contest(build_claims, claims.measure, claims.GOALS),
     "parts": Contest(parts.build_parts, parts.measure, parts.GOALS),
     "pods": Contest(pods.build, pods.measure, pods.GOALS),
+    "scheduling": Contest(scheduling.take_the_scheduler, scheduling.measure, scheduling.GOALS),
     "layout": Contest(take_the_driver, pieces.measure_layout, pieces.LAYOUT_GOALS),
 }
 
@@ -47,20 +46,16 @@ def measure(
                 lines += _hold(name, contest, turns, setting)
             except (NotBuilt, NotMeasured, PluginEnded, ClusterError, TimeoutError) as error:
                 left_out.append(LeftOut(name, setting, str(error)))
-                _say(f"{name}: left out: {error}")
+                say(f"{name}: left out: {error}")
     return lines, left_out
 
 
 def _hold(name: str, contest: Contest, turns: int, setting: str) -> Sequence[Line]:
-    _say(f"{name}: building")
+    say(f"{name}: building")
     original = contest.build()
     taken: list[Turn] = []
     with neighbours() if setting == BESIDE else nullcontext():
         for turn in contest.measure(original, turns):
             taken.append(turn)
-            _say(f"{name}, {setting}: turn {len(taken)} of {turns}, beside {original.name}")
+            say(f"{name}, {setting}: turn {len(taken)} of {turns}, beside {original.name}")
     return judge(taken, contest.goals, Where(name, setting, original.name))
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -30,10 +30,7 @@ GPUS: Final = 8
 
 
 def measure() -> list[Row]:
-    rows = []
-    for nodes in CURVE:
-        told = _run("answer", str(nodes))
-        rows.append(_tell_usual(nodes, told["millis"]))
+    rows = [_tell_usual(nodes, ask(nodes)) for nodes in CURVE]
     told = _run("weigh", str(MEMORY_NODES), str(MEMORY_PODS))
     rows.append(Row(f"extender: {MEMORY_NODES} nodes, {MEMORY_PODS} pods", "MiB", [told["mebibytes"]], limit=400))
     rows.append(Row("extender: the same from full lists", "s", [told["seconds"]], limit=5))
@@ -53,6 +50,12 @@ def measure_ratios() -> list[Row]:
             times = [each / usual for each in millis]
             rows.append(Row(f"{what}, {nodes} nodes, times the usual p99", "x", times, TIMES, limit_is_for=0.99))
     return rows
+
+
+def ask(nodes: int) -> list[float]:
+    """Milliseconds of each usual question, in a process of its own."""
+    millis: list[float] = _run("answer", str(nodes))["millis"]
+    return millis
 
 
 def _tell_usual(nodes: int, millis: list[float]) -> Row:
@@ -86,7 +89,7 @@ def answer(nodes: int) -> dict[str, Any]:
     cluster.prepare(names)
     settle_heap()
 
-    def ask(pod_document: dict[str, Any], *, only_best: bool = False) -> float:
+    def ask_once(pod_document: dict[str, Any], *, only_best: bool = False) -> float:
         body = json.dumps({"Pod": pod_document, "NodeNames": names, "Nodes": None}).encode()
         began = time.perf_counter()
         asked = parse_question(body, most_nodes=nodes)
@@ -102,13 +105,13 @@ def answer(nodes: int) -> dict[str, Any]:
             cluster.assume(pod, found.chosen.node, found.chosen.placement.parts, None, 1e9)
         return taken
 
-    millis = [ask(_make_pod(f"new-{number}", chance)) for number in range(ASKED)]
+    millis = [ask_once(_make_pod(f"new-{number}", chance)) for number in range(ASKED)]
     together = []
     for number in range(TOGETHER):
         count, cores = chance.choice(((3, 200), (9, chance.randrange(51, 100)), (5, chance.randrange(40, 100))))
         pod = _make_pod(f"together-{number}", chance, cores=cores, blocks=chance.randrange(1, 60))
         pod["spec"]["containers"] *= count
-        together.append(ask(pod, only_best=True))
+        together.append(ask_once(pod, only_best=True))
     return {"millis": millis, "together": together}
 
 

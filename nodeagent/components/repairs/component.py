@@ -246,9 +246,10 @@ class Repairs:
 
     def _restore_driver(self, attempt: Attempt | None) -> None:
         """Bring back modules and services at once, without which no finding ever settles."""
-        if attempt is None or attempt.driver is None or self._reload is None or self._tasks is None:
+        taken = attempt.driver if attempt is not None and attempt.boot == self._moment.boot else None
+        if taken is None or self._reload is None or self._tasks is None:
             return
-        self._tasks.start_soon(self._reload.restore, attempt.driver, name="repairs driver")
+        self._tasks.start_soon(self._reload.restore, taken, name="repairs driver")
 
     async def _withdraw_reboot(self) -> None:
         """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more."""
@@ -256,7 +257,7 @@ class Repairs:
         sessions = self._journal.sessions()
         if self._withdraw is None or sessions is None or node is self._withdrawn_from:
             return
-        if is_request_stale(node, key, sessions.values()):
+        if is_request_stale(node, key, sessions.values(), self._moment.boot):
             answer = await self._withdraw()
             if answer.code != 0:
                 self._is_late = True

@@ -186,7 +186,7 @@ class Repairs:
             if resumed != session:
                 await self._keep(resumed, session)
                 if self._putting_back is not None and self._tasks is not None:
-                    self._putting_back.restore_driver(session.under_way, self._tasks)
+                    self._putting_back.restore_driver(session.under_way, self._moment.boot, self._tasks)
             if resumed.is_open and resumed.attempts and resumed.attempts[-1].outcome is Outcome.IN_USE:
                 # Whoever refused it may have left while no agent was there to see it: one more try after a start.
                 self._occupied.add(session.number)
@@ -254,7 +254,7 @@ class Repairs:
         sessions = self._journal.sessions() or {}
         if self._is_settled:
             putting_back.restore_settings(sessions, self._tasks)
-        if not await putting_back.withdraw_reboot(sessions.values()):
+        if not await putting_back.withdraw_reboot(sessions.values(), self._moment.boot):
             self._is_late = True
 
     async def _clear(self, findings: Findings) -> bool:

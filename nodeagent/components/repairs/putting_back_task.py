@@ -56,20 +56,21 @@ class PuttingBack:
         await self._acting.restore(owed)
         self._wake()
 
-    def restore_driver(self, attempt: Attempt | None, tasks: TaskGroup) -> None:
-        """Bring back modules and services at once, without which no finding ever settles."""
-        if attempt is None or attempt.driver is None or self._ports.reload is None:
+    def restore_driver(self, attempt: Attempt | None, boot: str, tasks: TaskGroup) -> None:
+        """Bring back modules and services that were taken in this boot, without which no finding ever settles."""
+        taken = attempt.driver if attempt is not None and attempt.boot == boot else None
+        if taken is None or self._ports.reload is None:
             return
-        tasks.start_soon(self._ports.reload.restore, attempt.driver, name="repairs driver")
+        tasks.start_soon(self._ports.reload.restore, taken, name="repairs driver")
 
-    async def withdraw_reboot(self, sessions: Collection[FaultSession]) -> bool:
+    async def withdraw_reboot(self, sessions: Collection[FaultSession], boot: str) -> bool:
         """Take a request for a reboot back from the node after the boot, or when nobody waits for the boot any more.
 
         Returns whether the node has no request that is to be taken back.
         """
         node, key = self._bus.read(ClusterNode), self._live.now.repairs.reboot_annotation.key
         withdraw = self._ports.withdraw_reboot
-        if withdraw is None or node is self._withdrawn_from or not is_request_stale(node, key, sessions):
+        if withdraw is None or node is self._withdrawn_from or not is_request_stale(node, key, sessions, boot):
             return True
         answer = await withdraw()
         if answer.code != 0:

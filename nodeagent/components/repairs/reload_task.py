@@ -63,21 +63,29 @@ class DriverReload:
     async def _exchange(self) -> Reading:
         try:
             plan = plan_reload(await self._modules.read_loaded())
-            if plan.blocker:
-                return Reading(outcome=Outcome.REFUSED, detail=plan.blocker)
-            reading = read_removal(await self._modules.unload(plan.unload))
-            if reading.outcome is Outcome.UNKNOWN:
-                # Whoever waits in the kernel for the removal would keep modprobe waiting too.
-                return reading
-            problem = await self._modules.load(plan.load)
-            missing = {*plan.unload} - {module.name for module in await self._modules.read_loaded()}
         except NodeagentError as error:
             return Reading(outcome=Outcome.STOPPED, detail=str(error))
-        if problem or missing:
-            said = problem or "modprobe loaded nothing"
-            detail = f"{', '.join(sorted(missing)) or 'the driver'} did not come back: {said}"
-            return Reading(outcome=Outcome.FAILED, detail=detail)
+        if plan.blocker:
+            return Reading(outcome=Outcome.REFUSED, detail=plan.blocker)
+        if not plan.unload:
+            return Reading(outcome=Outcome.STOPPED, detail="the kernel shows no module of the driver")
+        reading = read_removal(await self._modules.unload(plan.unload))
+        if reading.outcome is Outcome.UNKNOWN:
+            # Whoever waits in the kernel for the removal would keep modprobe waiting too.
+            return reading
+        problem = await self._modules.load(plan.load) or await self._find_missing(plan.unload)
+        if problem:
+            return Reading(outcome=Outcome.FAILED, detail=f"the driver did not come back: {problem}")
         return reading
+
+    async def _find_missing(self, modules: Sequence[str]) -> str:
+        """Why the modules are not known to be loaded again; empty when all are."""
+        try:
+            loaded = {module.name for module in await self._modules.read_loaded()}
+        except NodeagentError as error:
+            return str(error)
+        missing = [name for name in modules if name not in loaded]
+        return f"modprobe left out {', '.join(missing)}" if missing else ""
 
     async def _start(self, driver: ReloadedDriver) -> list[str]:
         return [remark for name in driver.services[::-1] for remark in await self._change("start", name)]

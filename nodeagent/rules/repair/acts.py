@@ -81,12 +81,12 @@ def read_reach(settings: RepairsSettings, node: ClusterNode | None, driver: Driv
     return Reach(up_to=Rung(settings.up_to), reboot_by=settings.reboot_by, left_to_others=others)
 
 
-def is_request_stale(node: ClusterNode | None, key: str, sessions: Iterable[FaultSession]) -> bool:
-    """Whether the agent's annotation on the node requests a reboot that no session waits for."""
+def is_request_stale(node: ClusterNode | None, key: str, sessions: Iterable[FaultSession], boot: str) -> bool:
+    """Whether the agent's annotation on the node requests a reboot that no session of this boot waits for."""
     if node is None or key not in node.written_annotations:
         return False
-    waiting = (session.under_way for session in sessions if session.is_open)
-    return not any(attempt is not None and attempt.is_own and attempt.rung is Rung.REBOOT for attempt in waiting)
+    attempts = [one.under_way for one in sessions if one.is_open and one.under_way is not None]
+    return not any(one.is_own and one.rung is Rung.REBOOT and one.boot == boot for one in attempts)
 
 
 def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, moment: Moment) -> FaultSession:

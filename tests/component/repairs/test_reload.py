@@ -33,7 +33,7 @@ class Kernel:
     def __init__(self, host: Host) -> None:
         self.host, self.returns = host, LOADED
         self.loaded: tuple[LoadedModule, ...] = LOADED
-        self.removal, self.problem, self.trouble = DONE, "", ""
+        self.removal, self.problem, self.trouble, self.late_trouble = DONE, "", "", ""
         self.active, self.is_host_driver = {"nvidia-persistenced"}, True
 
     async def read_loaded(self) -> tuple[LoadedModule, ...]:
@@ -50,7 +50,7 @@ class Kernel:
 
     async def load(self, modules: Sequence[str]) -> str:
         self.host.done.append(f"load {' '.join(modules)}")
-        self.loaded = self.returns
+        self.loaded, self.trouble = self.returns, self.late_trouble
         return self.problem
 
     async def run(self, command: Sequence[str], timeout_seconds: float) -> ToolAnswer:
@@ -121,8 +121,10 @@ BLOCKED = (LoadedModule(name="nvidia", references=1, holders=("nvidia_fs",)),)
         ({"removal": ToolAnswer(code=1, said="Operation not permitted")}, Outcome.STOPPED, "not permitted"),
         ({"removal": ToolAnswer(code=None, said="no end within 120 s")}, Outcome.UNKNOWN, "no end within 120 s"),
         ({"problem": "Key was rejected"}, Outcome.FAILED, "the driver did not come back: Key was rejected"),
-        ({"returns": LOADED[1:]}, Outcome.FAILED, "nvidia_uvm did not come back: modprobe loaded nothing"),
+        ({"returns": LOADED[1:]}, Outcome.FAILED, "the driver did not come back: modprobe left out nvidia_uvm"),
         ({"trouble": "/sys does not answer"}, Outcome.STOPPED, "/sys does not answer"),
+        ({"late_trouble": "/sys hangs"}, Outcome.FAILED, "the driver did not come back: /sys hangs"),
+        ({"loaded": ()}, Outcome.STOPPED, "the kernel shows no module of the driver"),
     ],
 )
 async def test_a_reload_that_does_not_come_about_is_told(
@@ -152,8 +154,9 @@ async def test_a_service_that_does_not_start_again_is_told(clock: FakeClock) -> 
         assert "systemctl did not start nvidia-persistenced: exit code 5: Unit not found" in attempt.detail
 
 
-async def test_what_a_killed_agent_took_away_comes_back_at_once(clock: FakeClock) -> None:
-    """Before the findings settle, which they do not without a driver."""
+@pytest.mark.parametrize("is_same_boot", [True, False])
+async def test_what_a_killed_agent_took_away_comes_back_at_once(clock: FakeClock, *, is_same_boot: bool) -> None:
+    """Before the findings settle, which they do not without a driver; a boot brings everything back by itself."""
     kernel = Kernel(Host("incomplete", "incomplete"))
     async with make_world(clock, kernel).running() as world:
         await fail_until_reload(world)
@@ -161,9 +164,10 @@ async def test_what_a_killed_agent_took_away_comes_back_at_once(clock: FakeClock
     attempt = replace(session.attempts[-1], outcome=None, ended_seconds=None)
     cut = replace(session, ending=None, closed_seconds=None, attempts=(*session.attempts[:-1], attempt))
     world.memory.kept = {session.number: cut}
+    world.memory.boot = world.memory.boot if is_same_boot else "two"
     kernel.host.done.clear()
     async with make_world(clock, kernel, world.memory).running(1.0):
-        assert kernel.host.done == ["load nvidia nvidia_uvm", "start nvidia-persistenced"]
+        assert kernel.host.done == ["load nvidia nvidia_uvm", "start nvidia-persistenced"] * is_same_boot
 
 
 async def test_a_driver_of_a_container_is_left_alone(clock: FakeClock) -> None:

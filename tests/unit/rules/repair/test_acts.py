@@ -133,10 +133,12 @@ def test_a_request_for_a_reboot_is_stale_without_a_session_that_waits(rung: Rung
     """Somebody else's annotation is left alone."""
     node = ClusterNode(name="n", uid="u", written_annotations=("x/reboot",))
     waiting = make_session(attempts=[replace(make_attempt(outcome=None), rung=rung, is_own=is_own)])
-    assert is_request_stale(node, "x/reboot", [waiting]) is is_stale
-    assert is_request_stale(node, "x/reboot", [make_session(), replace(waiting, ending=Ending.REMOVED)])
-    assert not is_request_stale(node, "x/other", [])
-    assert not is_request_stale(None, "x/reboot", [])
+    boot = waiting.attempts[0].boot
+    assert is_request_stale(node, "x/reboot", [waiting], boot) is is_stale
+    assert is_request_stale(node, "x/reboot", [waiting], "the next boot")
+    assert is_request_stale(node, "x/reboot", [make_session(), replace(waiting, ending=Ending.REMOVED)], boot)
+    assert not is_request_stale(node, "x/other", [], boot)
+    assert not is_request_stale(None, "x/reboot", [], boot)
 
 
 def test_the_polls_after_an_act_prove_the_gpus_or_not() -> None:

@@ -38,7 +38,8 @@ class Store(KubeSlots):
         return read_breaker(self.slots[domain.name_slot(0)].breaker)
 
     async def read(self, name: str, number: int) -> Slot:
-        await checkpoint()
+        if number == 0:
+            await checkpoint()
         if self.is_silent:
             await anyio.sleep_forever()
         if self.is_away:

@@ -59,6 +59,18 @@ async def test_what_is_lacking_is_said_and_the_rest_given_back() -> None:
     assert store.holders(RACK) == [""]
 
 
+async def test_a_session_without_slots_looks_no_further_than_the_first_domain_that_refuses() -> None:
+    """Once an answer has told that the session has none elsewhere."""
+    store = Store(BOTH)
+    store.hold(RACK, 0, "b/x/1/0")
+    slots, reads = make_slots(store), list[int]()
+    for _ in range(2):
+        store.reads = 0
+        assert await slots.take(BOTH, 7, Rung.RESET) == "no slot of rack r1 is free: b, seen for 0 min"
+        reads.append(store.reads)
+    assert (reads, store.writes) == ([3, 1], 0)
+
+
 async def test_without_leases_or_api_server_there_is_no_repair() -> None:
     store = Store((RACK,))
     assert (await make_slots(store).take(BOTH, 7, Rung.RESET)).startswith("a Lease of cluster is not there: ")

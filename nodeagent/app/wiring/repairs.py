@@ -15,6 +15,7 @@ from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.host_worker import HostWorker
 from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.model.ports import GpuProver, RepairJournal
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.rules.repair.acts import ACT
@@ -63,10 +64,19 @@ def build_repairs(
     `users` is `None` for simulated GPUs, whose processes are made up.
     """
     live = services.live
-    store = cluster.open_slots()
-    slots = RepairSlots(store, cluster.node_name, journal.read_boot, services.clock) if store is not None else None
+    slots = _open_slots(services, journal, cluster)
     if live.now.repairs.mode != ACT or hardware.tool is None:
         return Repairs(*services, journal, slots=slots)
     drain = DomainDrain(*services, cluster.open_draining(), users)
     ports = ActPorts(hardware.gpus, hardware.tool, RebootRequest(live).request, drain, prover)
     return Repairs(*services, journal, ports, slots)
+
+
+def _open_slots(services: Services, journal: RepairJournal, cluster: ClusterWiring) -> RepairSlots | None:
+    """The slots of the node's repairs; `None` without an API server, or without domains in the settings."""
+    settings = services.live.now
+    if not (cluster.is_in_use and settings.repairs.slots.domains):
+        return None
+    namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
+    store = KubeSlots(cluster.use_client(), namespace, services.clock)
+    return RepairSlots(store, cluster.node_name, journal.read_boot, services.clock)

@@ -18,7 +18,7 @@ from nodeagent.model.slots import CLUSTER, Domain
 from nodeagent.rules.repair.slots import HELD_SECONDS
 from tests.component.repairs.test_drain import Draining
 from tests.component.repairs.test_repairs import OFF_THE_BUS, SETTLED_SECONDS
-from tests.support.repair_slots import Store
+from tests.fakes.repair_slots import Store
 from tests.support.repairs import make_fault, make_session
 from tests.support.virtual_time import FakeClock
 

@@ -13,7 +13,7 @@ from nodeagent.model.repairs import Rung
 from nodeagent.model.slots import CLUSTER, Domain
 from nodeagent.rules.repair.breaker import Breaker, render_breaker
 from nodeagent.rules.repair.slots import HELD_SECONDS, find_retry_seconds
-from tests.support.repair_slots import Store
+from tests.fakes.repair_slots import Store
 
 RACK, ALL = Domain(key="rack", value="r1", slots=1), Domain(key=CLUSTER, value="", slots=2)
 BOTH = (RACK, ALL)

@@ -26,9 +26,6 @@ NOT_RUN: Final[Mapping[str, str]] = {
     "curl -sN 'localhost:9400/api/v1/events?types=XidReported,DevicesAdvertised'": (
         "the machine has no curl; tests of the API ask for the same stream"
     ),
-    "kubectl -n nodeagent annotate lease -l nodeagent.io/repair-slot=0 nodeagent.io/repairs=off": (
-        "no release here has slots; tests of the chart and of the rights have the label and the mark"
-    ),
     **dict.fromkeys(
         (
             "nodeagent claims explain ml/train-0-gpu",

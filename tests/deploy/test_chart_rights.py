@@ -240,6 +240,9 @@ def test_slots_of_repairs_stand_before_and_are_all_that_agents_may_write(tmp_pat
         for number in range(domain.slots)
     ]
     assert [name for kind, name in objects if kind == "Lease"] == wanted
+    labels = [each["metadata"]["labels"] for (kind, _), each in objects.items() if kind == "Lease"]
+    assert [each["nodeagent.io/repair-slot"] for each in labels] == ["0", "1", "0", "1", "0"]
+    assert [each["nodeagent.io/repair-domain"] for each in labels] == ["r1", "r1", "r2", "r2", "cluster"]
     (rule,) = objects["Role", "nodeagent-repair-slots"]["rules"]
     assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["leases"], wanted, ["get", "patch"])
 

@@ -26,7 +26,6 @@ from nodeagent.edge.host.files.feature_file import FeatureFile
 from nodeagent.edge.kube.client import ClientSettings, KubeClient
 from nodeagent.edge.kube.credentials import Credentials, find_credentials
 from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
-from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.pod_requests import KubePodRequests
@@ -222,11 +221,3 @@ class ClusterWiring:
     def open_draining(self) -> KubeDraining | None:
         """The API server's evictions for repairs; `None` without an API server."""
         return KubeDraining(self.use_client()) if self.is_in_use else None
-
-    def open_slots(self) -> KubeSlots | None:
-        """The Leases of the slots of repairs; `None` without an API server, or without domains in the settings."""
-        settings = self._live.now
-        if not (self.is_in_use and settings.repairs.slots.domains):
-            return None
-        namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
-        return KubeSlots(self.use_client(), namespace, self._services.clock)

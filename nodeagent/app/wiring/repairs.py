@@ -22,6 +22,7 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.http.errors import WebhookRefused
 from nodeagent.edge.http.webhook import Webhook, post_document
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import GpuProver, RepairJournal
@@ -99,8 +100,7 @@ def build_repairs(
     `users` is `None` for simulated GPUs, whose processes are made up.
     """
     live = services.live
-    store = cluster.open_slots()
-    slots = RepairSlots(store, cluster.node_name, journal.read_boot, services.clock) if store is not None else None
+    slots = _open_slots(services, journal, cluster)
     if live.now.repairs.mode != ACT or hardware.tool is None:
         return Repairs(*services, journal, slots=slots)
     drain, node = DomainDrain(*services, cluster.open_draining(), users), cluster.open_node()
@@ -125,3 +125,13 @@ def build_reload(live: LiveSettings, hardware: Hardware) -> DriverReload | None:
         lambda: live.now.repairs.reload_services,
         lambda: hardware.read_place().is_host_driver,
     )
+
+
+def _open_slots(services: Services, journal: RepairJournal, cluster: ClusterWiring) -> RepairSlots | None:
+    """The slots of the node's repairs; `None` without an API server, or without domains in the settings."""
+    settings = services.live.now
+    if not (cluster.is_in_use and settings.repairs.slots.domains):
+        return None
+    namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
+    store = KubeSlots(cluster.use_client(), namespace, services.clock)
+    return RepairSlots(store, cluster.node_name, journal.read_boot, services.clock)

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.acting_task import Acting, ActPorts
 from nodeagent.components.repairs.drain_task import AGAIN_SECONDS
+from nodeagent.components.repairs.holding_task import SlotHolding
 from nodeagent.components.repairs.putting_back_task import PuttingBack
 from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.repairs.steps import describe_steps
-from nodeagent.components.repairs.turns_task import RepairTurns
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -89,7 +89,7 @@ class Repairs:
         """Sessions whose GPUs had holders when they were last looked at, and those whose holders have left since."""
         self._mode = live.now.repairs.mode
         self._waker = Waker()
-        self._turns = RepairTurns(slots, bus, live, clock)
+        self._holding = SlotHolding(slots, bus, live, clock)
         self._acting: Acting | None = None
         self._putting_back: PuttingBack | None = None
         if ports is not None:
@@ -139,7 +139,7 @@ class Repairs:
         is_owing = self._putting_back is not None and self._putting_back.list_owed(sessions)
         is_watching = (self._drain is not None and self._drain.closed_gpus) or is_owing
         again = AGAIN_SECONDS if is_watching else None
-        return min((wait for wait in (again, self._turns.find_wait()) if wait is not None), default=None)
+        return min((wait for wait in (again, self._holding.find_wait()) if wait is not None), default=None)
 
     def _find_polls_seconds(self, acting: Acting) -> float:
         """The time of the polls that a GPU needs to be well again."""
@@ -263,18 +263,18 @@ class Repairs:
         if sessions is None or inventory is None or not self._is_settled:
             return False
         if self._drain is None:
-            await self._turns.settle(None, sessions)
+            await self._holding.settle(None, sessions)
             return False
         session = find_turn(tuple(sessions.values()), inventory, self._moment, self._read_reach())
         is_stuck = session is not None and self._is_stuck(session, inventory)
-        await self._turns.settle(None if is_stuck else session, sessions)
+        await self._holding.settle(None if is_stuck else session, sessions)
         if session is None:
             self._drain.end()
             return False
         domain = find_domain(session, session.rung, inventory)
-        if not is_stuck and not await self._turns.hold(session) and session.under_way is None:
+        if not is_stuck and not await self._holding.hold(session) and session.under_way is None:
             # What was closed stays so only while the session may have its slots.
-            if not (self._turns.has_slots and self._drain.session == session.number):
+            if not (self._holding.has_slots and self._drain.session == session.number):
                 self._drain.end()
             return False
         self._drain.close(session, domain)
@@ -283,7 +283,7 @@ class Repairs:
         held = await self._drain.bring(session, domain, list_dead(findings.evidence))
         self._note_holders(session, held)
         # Whoever was late may have left by now, and the slots were given back meanwhile.
-        return not held and not self._is_stuck(session, inventory) and await self._turns.hold(session)
+        return not held and not self._is_stuck(session, inventory) and await self._holding.hold(session)
 
     def _is_stuck(self, session: FaultSession, inventory: Inventory) -> bool:
         """Whether a session waits for a person or an unseen process; other nodes have its slots meanwhile."""
@@ -355,7 +355,7 @@ class Repairs:
         inventory = read(Inventory) or Inventory(generation=0)
         holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
         sessions = tuple((self._journal.sessions() or {}).values())
-        reach = replace(self._read_reach(), left=frozenset(self._left), without_slots=self._turns.refusals)
+        reach = replace(self._read_reach(), left=frozenset(self._left), without_slots=self._holding.refusals)
         return plan_sessions(sessions, inventory, holds, self._moment, self._mode, reach)
 
     def _read_reach(self) -> Reach:
@@ -379,7 +379,7 @@ class Repairs:
             closed_gpus=self._drain.closed_gpus if self._drain is not None else {},
             opened=self._opened,
             closed=dict(self._closed),
-            slots=self._turns.describe(),
+            slots=self._holding.describe(),
         )
         published = self._bus.publish_state(state, source=self.name)
         details = {str(plan.session): plan.sentence for plan in plans}

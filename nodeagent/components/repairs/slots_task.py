@@ -30,6 +30,7 @@ from nodeagent.rules.repair.slots import (
 TRIES: Final = 3
 """Writes of a slot that others may overtake."""
 GIVE_BACK_SECONDS: Final = 10.0
+_CUT_SHORT: Final = "cut short"
 
 
 class RepairSlots:
@@ -40,6 +41,8 @@ class RepairSlots:
         self._seen: dict[Domain, Sightings] = {}
         self.allowed: dict[Domain, int] = {}
         """How many slots of each domain might be taken when the domain was last read."""
+        self._empty_handed = set[int]()
+        """Sessions without any slot, as far as answers told; a refusal needs to look no further for them."""
         self._log = get_logger(component="repairs")
 
     async def take(self, domains: Sequence[Domain], session: int, rung: Rung) -> str:
@@ -52,12 +55,12 @@ class RepairSlots:
             NodeagentError: no answer from the API server; only slots of before are left to the session.
         """
         taken: list[Domain] = []
-        refusal = "cut short"
+        refusal = _CUT_SHORT
         try:
             refusal = await self._take_all(domains, session, rung, taken)
         finally:
-            if refusal:
-                await self.give_back(taken, session)
+            if refusal and await self.give_back(taken, session) and refusal != _CUT_SHORT:
+                self._empty_handed.add(session)
         return refusal
 
     async def renew(self, domains: Iterable[Domain], session: int, rung: Rung) -> None:
@@ -98,10 +101,11 @@ class RepairSlots:
                 read[domain] = await self._read(domain)
             except ApiNotFound as error:
                 refusal = f"a Lease of {domain} is not there: {error}"
+            else:
+                refusal = refusal or self._find(domain, read[domain], session)[1]
+            if refusal and session in self._empty_handed:
                 break
         own = [domain for domain, slots in read.items() if self._find_own(slots, session) is not None]
-        lacking = (self._find(domain, slots, session)[1] for domain, slots in read.items())
-        refusal = refusal or next(filter(None, lacking), "")
         for domain, slots in read.items() if not refusal else ():
             refusal = await self._take_one(domain, slots, session, rung, taken)
             if refusal:
@@ -121,6 +125,7 @@ class RepairSlots:
                 # Noted before the write: an answer that does not come leaves open whether the slot is taken.
                 if self._find_own(slots, session) is None:
                     taken.append(domain)
+                    self._empty_handed.discard(session)
                 await self._write(domain, slots, slot, session, rung)
             except ApiConflict:
                 slots = await self._read(domain)

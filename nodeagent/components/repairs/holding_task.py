@@ -50,7 +50,7 @@ class _Debt(Value, frozen=True):
     due_seconds: float
 
 
-class RepairTurns:
+class SlotHolding:
     """The slots of the one session that may act; without domains in the settings each session may."""
 
     def __init__(self, slots: RepairSlots | None, bus: Bus, live: LiveSettings, clock: Clock) -> None:

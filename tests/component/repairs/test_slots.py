@@ -18,7 +18,7 @@ from nodeagent.model.slots import CLUSTER, Domain
 from nodeagent.rules.repair.slots import HELD_SECONDS
 from tests.component.repairs.test_drain import Draining
 from tests.component.repairs.test_repairs import OFF_THE_BUS, SETTLED_SECONDS
-from tests.support.repair_slots import Store
+from tests.fakes.repair_slots import Store
 from tests.support.repairs import make_fault, make_session
 from tests.support.virtual_time import FakeClock
 
@@ -34,7 +34,7 @@ ACTING = RepairsSettings(mode="act", slots=SlotsSettings(domains=DOMAINS))
 REBOOTING = replace(ACTING, up_to="reboot", reboot_by="command", reboot_command=("reboot",))
 
 
-class Turns(Draining):
+class Bounded(Draining):
     """A node in mode act whose repairs need a slot of its rack and one of the cluster."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Turns(Draining):
 
 async def test_nobody_is_asked_to_leave_before_the_repair_has_its_slots(clock: FakeClock) -> None:
     """Who has the slot since when is said; with the slot the pods leave, and the proof gives the slot back."""
-    world = Turns(clock)
+    world = Bounded(clock)
     world.store.hold(ALL, 0, OTHER)
     async with world.running():
         await world.fail(3, make_fault())
@@ -103,7 +103,7 @@ async def test_nobody_is_asked_to_leave_before_the_repair_has_its_slots(clock: F
 async def test_a_node_without_its_domain_repairs_nothing(
     clock: FakeClock, labels: dict[str, str] | None, why: str
 ) -> None:
-    world = Turns(clock, is_known=False)
+    world = Bounded(clock, is_known=False)
     world.hold()
     if labels is not None:
         world.label(**labels)
@@ -119,14 +119,14 @@ async def test_a_node_without_its_domain_repairs_nothing(
 
 async def test_without_an_api_server_nothing_is_repaired(clock: FakeClock) -> None:
     """Neither where there is none, nor before the node's labels are known, nor while it does not answer."""
-    world = Turns(clock)
+    world = Bounded(clock)
     world.hold()
     world.slots = None
     async with world.running():
         await world.fail(3, make_fault())
         assert world.plan == "would reset GPU 3; there is no API server to ask for a slot of `repairs.slots`"
         assert world.state.slots == SlotUse(refused=1, is_waiting=True)
-    silent = Turns(clock)
+    silent = Bounded(clock)
     silent.hold()
     silent.store.is_silent = True
     async with silent.running():
@@ -141,7 +141,7 @@ async def test_without_an_api_server_nothing_is_repaired(clock: FakeClock) -> No
 
 async def test_an_answer_that_fails_in_the_middle_leaves_the_gpu_closed_and_the_drain_waiting(clock: FakeClock) -> None:
     """And the slot is still the repair's once there are answers again."""
-    async with Turns(clock).running() as world:
+    async with Bounded(clock).running() as world:
         await world.fail(3, make_fault())
         world.store.is_away = True
         await anyio.sleep(61)
@@ -156,7 +156,7 @@ async def test_an_answer_that_fails_in_the_middle_leaves_the_gpu_closed_and_the_
 
 async def test_a_person_stops_the_cluster_within_a_minute(clock: FakeClock) -> None:
     """A drain ends, its GPU is open again and its slots are back; and goes on when the person lets it."""
-    async with Turns(clock).running() as world:
+    async with Bounded(clock).running() as world:
         await world.fail(3, make_fault())
         assert world.holders == (MINE, MINE)
         world.store.suspend(ALL)
@@ -172,7 +172,7 @@ async def test_a_person_stops_the_cluster_within_a_minute(clock: FakeClock) -> N
 
 async def test_a_stop_leaves_an_act_under_way_its_slots_until_its_end(clock: FakeClock) -> None:
     """And what came of the act is told to the breakers."""
-    world = Turns(clock)
+    world = Bounded(clock)
     world.hold()
     world.host.takes_seconds = 290.0
     async with world.running():
@@ -190,7 +190,7 @@ async def test_a_stop_leaves_an_act_under_way_its_slots_until_its_end(clock: Fak
 async def test_a_drain_that_waits_for_a_person_lets_other_nodes_have_its_slots(clock: FakeClock) -> None:
     """The GPU stays closed; once it is empty the repair takes its slots anew."""
     drain = DrainSettings(wait_seconds=10.0, deadline_seconds=50.0)
-    async with Turns(clock, settings=replace(ACTING, drain=drain)).running() as world:
+    async with Bounded(clock, settings=replace(ACTING, drain=drain)).running() as world:
         await world.fail(3, make_fault())
         assert world.holders == (MINE, MINE)
         await anyio.sleep(70)
@@ -205,7 +205,7 @@ async def test_a_drain_that_waits_for_a_person_lets_other_nodes_have_its_slots(c
 
 async def test_a_session_that_may_act_no_more_gives_its_slots_back(clock: FakeClock) -> None:
     """By a mark on the node, or because the fault went; no repair took place, and no breaker hears of one."""
-    async with Turns(clock).running() as world:
+    async with Bounded(clock).running() as world:
         await world.fail(3, make_fault())
         world.label(rack="r1", **{REPAIRS_LABEL: "off"})
         await anyio.sleep(1)
@@ -219,7 +219,7 @@ async def test_a_session_that_may_act_no_more_gives_its_slots_back(clock: FakeCl
 
 
 async def test_slots_that_cannot_be_given_back_now_are_given_back_later(clock: FakeClock) -> None:
-    async with Turns(clock).running() as world:
+    async with Bounded(clock).running() as world:
         await world.fail(3, make_fault())
         world.store.is_away = True
         await world.fail(3)
@@ -232,7 +232,7 @@ async def test_slots_that_cannot_be_given_back_now_are_given_back_later(clock: F
 @pytest.mark.parametrize("settings", [ACTING, replace(ACTING, mode="observe")])
 async def test_an_agent_gives_back_what_the_agent_before_left(clock: FakeClock, settings: RepairsSettings) -> None:
     """Of a session that was closed meanwhile with its result, and in mode observe too."""
-    world = Turns(clock, settings=settings)
+    world = Bounded(clock, settings=settings)
     now = clock.wall()
     open_one = make_session(40, 3, Rung.SERVICE)
     closed = replace(make_session(41, 2), ending=Ending.REPAIRED, closed_seconds=now, opened_seconds=now)
@@ -250,14 +250,14 @@ async def test_an_agent_gives_back_what_the_agent_before_left(clock: FakeClock, 
 
 async def test_a_node_takes_its_slots_over_after_its_reboot(clock: FakeClock) -> None:
     """For the proof, whatever has been said of the cluster meanwhile; then they go back with the result."""
-    first = Turns(clock, settings=REBOOTING)
+    first = Bounded(clock, settings=REBOOTING)
     first.hold()
     async with first.running():
         await first.fail(3, OFF_THE_BUS)
         await anyio.sleep(2)
         assert first.host.done == ["reboot: session 40 of nodeagent: xid-79"]
         assert first.store.slots[ALL.name_slot(0)].seconds == HELD_SECONDS[Rung.REBOOT]
-    second = Turns(clock, first.store, REBOOTING)
+    second = Bounded(clock, first.store, REBOOTING)
     second.hold()
     second.memory = second.host.memory = first.memory
     second.memory.boot = "two"
@@ -270,7 +270,7 @@ async def test_a_node_takes_its_slots_over_after_its_reboot(clock: FakeClock) ->
 
 async def test_a_higher_rung_holds_its_slots_for_longer(clock: FakeClock) -> None:
     """A reset that did not help is followed by a reboot with the same slots."""
-    world = Turns(clock, settings=REBOOTING)
+    world = Bounded(clock, settings=REBOOTING)
     world.hold()
     async with world.running():
         await world.fail(3, make_fault())

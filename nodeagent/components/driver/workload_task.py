@@ -41,8 +41,7 @@ class WorkloadValidation:
         task_status.started()
         if self._pods is None:
             self._conditions.set(INVALID, detail=NO_API)
-            await anyio.sleep_forever()
-            return
+            return await anyio.sleep_forever()
         states = self._bus.watch_all(DriverState, PluginState, client=self.name)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._waker.follow, states, name="workload validation subject")

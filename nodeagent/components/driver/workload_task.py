@@ -14,7 +14,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.model.driver import DriverState, WorkloadResult
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.plugin import PluginState

@@ -13,7 +13,7 @@ from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.kube.errors import KubeError
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.model.cluster import ValidationPod
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState, WorkloadResult

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.edge.kube.errors import ApiUnreachable
-from nodeagent.edge.kube.validation_pod import KubeValidationPod, OwnPodUnknown, ValidationForbidden
+from nodeagent.edge.kube.own_pod import KubeValidationPod, OwnPodUnknown, ValidationForbidden
 from nodeagent.model.cluster import ValidationPod
 from tests.component.edge_kube.harness import open_client
 from tests.component.edge_kube.test_unstarted_pods import add

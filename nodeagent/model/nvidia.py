@@ -26,6 +26,9 @@ STORAGE_NODES: Final = "/dev/nvidia-fs*"
 SWITCH_NODES: Final = ("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch*")
 MANAGEMENT_NODE: Final = re.compile(r"/dev/nvidia(?!-(fs|nvswitch|nvlink))")
 """The start of a node for programs that look after GPUs."""
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+MIG_RESOURCES: Final = "nvidia.com/mig-"
+"""The start of the resource names of MIG devices."""
 GPU_NODE: Final = re.compile(r"/dev/(nvidia|dri/)")
 """The start of a node that containers are given with the GPUs they hold."""
 PCI_VENDOR: Final = 0x10DE

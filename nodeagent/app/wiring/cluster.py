@@ -28,10 +28,10 @@ from nodeagent.edge.kube.credentials import Credentials, find_credentials
 from nodeagent.edge.kube.evictions import KubeDraining, KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.edge.kube.pod_requests import KubePodRequests
 from nodeagent.edge.kube.pods import KubeNominatedPods, KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.resource_claims import KubeClaims
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
 from nodeagent.model.cluster import ApiCall
 from nodeagent.model.ports import LabelFile
 

@@ -101,7 +101,7 @@ GPUS = Command(
         Command(
             "validate",
             "whether the container of this very command can use the GPU that it was given",
-            runs="nodeagent.cli.gpu.validate:run",
+            runs="nodeagent.cli.gpu.prove:validate",
             exits=(ExitCode.UNWELL,),
             description=(
                 "Looks for device nodes and libraries as a program of the container does, and computes with CUDA.\n"

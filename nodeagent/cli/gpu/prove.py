@@ -1,4 +1,4 @@
-"""`nodeagent gpu prove`."""
+"""`nodeagent gpu prove|validate`."""
 
 import argparse
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from nodeagent.cli.main import CommandFailed, Streams
 from nodeagent.components.web.api.claims import ClaimsRecord
 from nodeagent.components.web.api.records import GpuRecord, GpusRecord
 from nodeagent.config.schema import Settings
+from nodeagent.edge.host.driver.workload_check import check_workload
 from nodeagent.edge.host.processes.device_holders import read_device_holders
 from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import Gpu
@@ -103,3 +104,14 @@ def _list_holders(record: GpuRecord) -> tuple[str, ...]:
     pods = (f"pod {name_pod(one)}" if one.pod is not None else "a pod not known yet" for one in record.allocations)
     change = (f"a change of its partitions ({record.change.describe()})",) if record.change is not None else ()
     return (*pods, *(f"pod {name}" for name in name_fraction_pods(record)), *change)
+
+
+def validate(_: argparse.Namespace, streams: Streams) -> int:
+    """Whether this container can use its GPU; the kubelet takes the last lines as the message of a failed pod."""
+    problems = check_workload()
+    for problem in problems:
+        print(f"nodeagent: {problem}", file=streams.err)
+    if problems:
+        return ExitCode.UNWELL
+    print("the GPU of this container can be used", file=streams.out)
+    return ExitCode.OK

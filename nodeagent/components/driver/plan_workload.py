@@ -4,10 +4,9 @@ from typing import Final
 
 from nodeagent.model.cluster import ValidationPod
 from nodeagent.model.driver import WorkloadResult
+from nodeagent.model.nvidia import GPU_RESOURCE, MIG_RESOURCES
 from nodeagent.model.plugin import PluginState
 
-_GPU: Final = "nvidia.com/gpu"
-_MIG: Final = "nvidia.com/mig-"
 _NO_ROOM: Final = "OutOf"
 """The kubelet's reason, with the resource behind it, for a pod on a node whose resource is all given out."""
 _NO_WORD: Final = "the container left no message"
@@ -18,8 +17,8 @@ def choose_resource(plugin: PluginState | None) -> str:
     if plugin is None:
         return ""
     offered = [str(each.name) for each in plugin.resources if each.registered and each.devices]
-    whole = [name for name in offered if name == _GPU or name.startswith(f"{_GPU}.")]
-    cut = [name for name in offered if name.startswith(_MIG)]
+    whole = [name for name in offered if name == GPU_RESOURCE or name.startswith(f"{GPU_RESOURCE}.")]
+    cut = [name for name in offered if name.startswith(MIG_RESOURCES)]
     return next(iter((*sorted(whole), *sorted(cut))), "")
 
 

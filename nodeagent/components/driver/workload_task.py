@@ -14,7 +14,7 @@ from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.log.lines import get_logger
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.model.driver import DriverState, WorkloadResult
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.plugin import PluginState
@@ -41,8 +41,7 @@ class WorkloadValidation:
         task_status.started()
         if self._pods is None:
             self._conditions.set(INVALID, detail=NO_API)
-            await anyio.sleep_forever()
-            return
+            return await anyio.sleep_forever()
         states = self._bus.watch_all(DriverState, PluginState, client=self.name)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._waker.follow, states, name="workload validation subject")

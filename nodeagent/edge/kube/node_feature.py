@@ -6,7 +6,7 @@ Owns name and form, and treats the object like a file of labels: read whole, wri
 from nodeagent.edge.kube.client import Json, KubeClient
 from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound
 from nodeagent.edge.kube.node_document import FIELD_MANAGER
-from nodeagent.edge.kube.pod_owners import PodOwners
+from nodeagent.edge.kube.own_pod import PodOwners
 
 _GROUP = "nfd.k8s-sigs.io/v1alpha1"
 _APPLY = "application/apply-patch+yaml"

@@ -99,6 +99,7 @@ ELSEWHERE: dict[tuple[str, ExitCode], str] = {
     ("gpu health", ExitCode.UNWELL): "component/cli/test_gpu_commands.py",
     ("gpu prove", ExitCode.UNWELL): "unit/cli/gpu/test_prove.py",
     ("gpu prove", ExitCode.UNREACHABLE): "unit/cli/gpu/test_prove.py",
+    ("gpu validate", ExitCode.UNWELL): "unit/cli/gpu/test_validate.py",
     ("gpu set-door", ExitCode.UNWELL): "unit/cli/gpu/test_allocation_modes.py",
     ("mig apply", ExitCode.UNWELL): "unit/cli/test_mig.py",
     ("mps", ExitCode.UNWELL): "unit/cli/test_mps.py",

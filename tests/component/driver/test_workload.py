@@ -13,7 +13,7 @@ from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.edge.kube.errors import KubeError
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.model.cluster import ValidationPod
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.driver import DriverPhase, DriverState, WorkloadResult
@@ -79,8 +79,7 @@ class Node:
         self.bus.publish_state(DriverState(phase=phase, driver_version=version), source="test")
         self.bus.publish_state(offer(*(resources or ("nvidia.com/gpu",))), source="test")
 
-    @property
-    def result(self) -> WorkloadResult | None:
+    def read(self) -> WorkloadResult | None:
         return self.bus.read(WorkloadResult)
 
     @property
@@ -99,18 +98,18 @@ async def test_a_node_is_validated_once_for_each_driver(clock: FakeClock) -> Non
     node = Node(clock, pods)
     async with node.running():
         await anyio.sleep(100)
-        assert (pods.made, node.result) == ([], None)
+        assert (pods.made, node.read()) == ([], None)
         node.show()
         await anyio.sleep(2)
-        assert (pods.made, pods.there, node.result) == ([("nvidia.com/gpu", LIMIT_SECONDS)], 0, PASSED)
+        assert (pods.made, pods.there, node.read()) == ([("nvidia.com/gpu", LIMIT_SECONDS)], 0, PASSED)
         node.bus.publish_state(offer("nvidia.com/gpu", "example.com/nic"), source="test")
         await anyio.sleep(1000)
         assert len(pods.made) == 1
         node.show(version="580")
         await anyio.sleep(0.5)
-        assert node.result is None, "the result of the driver before is void"
+        assert node.read() is None, "the result of the driver before is void"
         await anyio.sleep(2)
-        assert (len(pods.made), node.result, node.detail) == (2, PASSED, "")
+        assert (len(pods.made), node.read(), node.detail) == (2, PASSED, "")
 
 
 async def test_a_lost_driver_voids_the_result(clock: FakeClock) -> None:
@@ -122,10 +121,10 @@ async def test_a_lost_driver_voids_the_result(clock: FakeClock) -> None:
         await anyio.sleep(2)
         node.show(DriverPhase.NOT_LOADED, "")
         await anyio.sleep(100)
-        assert (node.result, len(pods.made)) == (None, 1)
+        assert (node.read(), len(pods.made)) == (None, 1)
         node.show()
         await anyio.sleep(2)
-        assert (node.result, len(pods.made)) == (PASSED, 2)
+        assert (node.read(), len(pods.made)) == (PASSED, 2)
 
 
 async def test_a_pod_that_fails_is_told_and_another_tried_later(clock: FakeClock) -> None:
@@ -135,12 +134,12 @@ async def test_a_pod_that_fails_is_told_and_another_tried_later(clock: FakeClock
     async with node.running():
         node.show()
         await anyio.sleep(2)
-        assert node.result == WorkloadResult(passed=False, detail=FAILED.message)
+        assert node.read() == WorkloadResult(passed=False, detail=FAILED.message)
         assert node.detail == FAILED.message
         await anyio.sleep(AGAIN_SECONDS - 2)
         assert len(pods.made) == 1
         await anyio.sleep(4)
-        assert (node.result, node.detail, len(pods.made)) == (PASSED, "", 2)
+        assert (node.read(), node.detail, len(pods.made)) == (PASSED, "", 2)
 
 
 async def test_a_full_node_is_no_fault(clock: FakeClock) -> None:
@@ -150,8 +149,9 @@ async def test_a_full_node_is_no_fault(clock: FakeClock) -> None:
     async with node.running():
         node.show()
         await anyio.sleep(2)
-        assert node.result is not None
-        assert (node.result.is_busy, node.result.passed, node.detail) == (True, False, "")
+        result = node.read()
+        assert result is not None
+        assert (result.is_busy, result.passed, node.detail) == (True, False, "")
 
 
 async def test_a_pod_that_does_not_end_is_ended(clock: FakeClock) -> None:
@@ -161,7 +161,7 @@ async def test_a_pod_that_does_not_end_is_ended(clock: FakeClock) -> None:
     async with node.running():
         node.show()
         await anyio.sleep(LIMIT_SECONDS - 1)
-        assert (pods.there, node.result) == (1, None)
+        assert (pods.there, node.read()) == (1, None)
         await anyio.sleep(2)
         assert (pods.there, node.detail) == (0, "the pod has not ended within 300 s: Running")
 
@@ -186,7 +186,7 @@ async def test_a_result_for_a_driver_that_is_gone_is_not_told(clock: FakeClock) 
         await anyio.sleep(0.5)
         node.show(DriverPhase.NOT_LOADED, "")
         await anyio.sleep(5)
-        assert (node.result, len(pods.made)) == (None, 1)
+        assert (node.read(), len(pods.made)) == (None, 1)
 
 
 async def test_a_refusal_is_told_with_its_remedy_and_tried_again(clock: FakeClock) -> None:
@@ -200,7 +200,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_tried_again(clock: FakeCloc
         assert node.detail == pods.trouble
         pods.trouble, pods.is_stuck = "", True
         await anyio.sleep(AGAIN_SECONDS + 2)
-        assert (node.result, node.detail, pods.there) == (PASSED, "", 1)
+        assert (node.read(), node.detail, pods.there) == (PASSED, "", 1)
 
 
 async def test_without_an_api_server_it_is_told_that_nothing_is_validated(clock: FakeClock) -> None:
@@ -208,4 +208,4 @@ async def test_without_an_api_server_it_is_told_that_nothing_is_validated(clock:
     async with node.running():
         node.show()
         await anyio.sleep(1)
-        assert (node.detail, node.result) == (NO_API, None)
+        assert (node.detail, node.read()) == (NO_API, None)

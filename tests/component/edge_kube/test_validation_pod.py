@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodeagent.edge.kube.errors import ApiUnreachable
-from nodeagent.edge.kube.validation_pod import KubeValidationPod, OwnPodUnknown, ValidationForbidden
+from nodeagent.edge.kube.own_pod import KubeValidationPod, OwnPodUnknown, ValidationForbidden
 from nodeagent.model.cluster import ValidationPod
 from tests.component.edge_kube.harness import open_client
 from tests.component.edge_kube.test_unstarted_pods import add
@@ -95,10 +95,12 @@ async def test_missing_rights_have_a_remedy(tmp_path: Path) -> None:
     """Each of the three requests."""
     async with open_pods(tmp_path) as (server, pods):
         add(server, make_own_pod())
-        for ask, times in ((lambda: anext(pods.follow()), 2), (pods.remove, 1)):
-            server.answer(403, times=times)
-            with pytest.raises(ValidationForbidden, match=r"deploy/rbac-validation\.yaml"):
-                await ask()
+        server.answer(403, times=2)
+        with pytest.raises(ValidationForbidden, match=r"deploy/rbac-validation\.yaml"):
+            await anext(pods.follow())
+        server.answer(403)
+        with pytest.raises(ValidationForbidden, match=r"deploy/rbac-validation\.yaml"):
+            await pods.remove()
         server.answer(200, body=json.dumps(make_own_pod()).encode())
         server.answer(403)
         with pytest.raises(ValidationForbidden, match=r"make the pod nodeagent-validation-"):

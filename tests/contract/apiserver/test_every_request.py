@@ -20,12 +20,12 @@ from nodeagent.edge.kube.fleet import PodAnnotations, watch_nodes, watch_pods
 from nodeagent.edge.kube.lease import KubeLease, KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.edge.kube.node_feature import NodeFeatureObject
+from nodeagent.edge.kube.own_pod import KubeValidationPod
 from nodeagent.edge.kube.pod_requests import KubePodRequests
 from nodeagent.edge.kube.pods import KubeNominatedPods, KubePods, KubePodStatus, KubeUnstartedPods
 from nodeagent.edge.kube.readiness.cluster import ClusterApi
 from nodeagent.edge.kube.resource_claims import KubeClaims
 from nodeagent.edge.kube.slices import KubeDeviceClasses, KubeSlices
-from nodeagent.edge.kube.validation_pod import KubeValidationPod
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import EventSeries, Eviction, NodeCondition, NodeEvent, Taint, ValidationPod
 from nodeagent.model.readiness import AGENT_LABEL, AGENT_NAME, ClusterCondition

@@ -5,12 +5,12 @@ import pytest
 from nodeagent.components.driver.plan_workload import choose_resource, judge_late_pod, judge_pod
 from nodeagent.model.cluster import ValidationPod
 from nodeagent.model.driver import WorkloadResult
-from nodeagent.model.ids import ResourceName
+from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 
 
 def offer(*names: str, registered: bool = True, empty: bool = False) -> PluginState:
-    devices = () if empty else (AdvertisedDevice(id="a", healthy=True),)
+    devices = () if empty else (AdvertisedDevice(id=DeviceId("a"), healthy=True),)
     return PluginState(
         resources=tuple(
             AdvertisedResource(name=ResourceName(name), socket="s", registered=registered, devices=devices)

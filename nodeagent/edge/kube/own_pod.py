@@ -1,6 +1,9 @@
-"""The pod that validates the node: one on this node with a GPU, of the agent's own image.
+"""The agent's own pod: the owner of objects that the agent creates, and the image of a pod that validates the node.
 
-Owns the form of the pod, which the admission policy in deploy/rbac-validation.yaml holds the agent to.
+Owns the look-up, and the form of the validating pod, which the admission policy in deploy/rbac-validation.yaml demands.
+An object with these owners outlives a replaced pod, for the cluster collects the object only when all owners are gone,
+and goes with the DaemonSet. Refuses to guess: outside of a pod, in a pod of no DaemonSet, and where the pod cannot be
+read, there are no owners, and the object stays.
 """
 
 import hashlib
@@ -9,10 +12,10 @@ from contextlib import aclosing
 from random import Random
 from typing import Final
 
+from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.client import Json, KubeClient
-from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, KubeError, making_sense
+from nodeagent.edge.kube.errors import ApiForbidden, ApiNotFound, ApiRefused, KubeError, making_sense
 from nodeagent.edge.kube.follow import SILENCE_SECONDS, Follower, follow_all
-from nodeagent.edge.kube.pod_owners import parse_owners
 from nodeagent.model.cluster import ValidationPod
 
 VALIDATION_NAME: Final = "nodeagent-validation"
@@ -20,6 +23,47 @@ _CONTAINER: Final = "nodeagent"
 """The container of the agent's own pod, whose image the validation runs."""
 _KEPT: Final = ("imagePullSecrets", "runtimeClassName")
 """What both pods need: access to the image, and the way by which containers of this node get GPUs."""
+
+_log = get_logger(component="kube")
+
+
+class PodOwners:
+    """The owners of objects in our own namespace, asked for until known."""
+
+    def __init__(self, client: KubeClient, pod_name: str | None) -> None:
+        self._client, self._pod_name = client, pod_name
+        self._known: list[Json] | None = None
+        self._told = False
+
+    async def read(self, namespace: str) -> list[Json]:
+        """The owners for an object in the namespace; empty in a namespace without the agent's pod."""
+        if self._pod_name is None:
+            return []
+        if self._known is None:
+            path = f"/api/v1/namespaces/{namespace}/pods/{self._pod_name}"
+            try:
+                pod = await self._client.request("GET", path, attempted=f"read our pod {self._pod_name}")
+            except ApiRefused as error:
+                self._note(error)
+                return []
+            self._known = parse_owners(pod)
+        return self._known
+
+    def _note(self, error: KubeError) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("owners_not_found", pod=self._pod_name, reason=str(error))
+
+
+def parse_owners(pod: Json) -> list[Json]:
+    """The DaemonSet of a pod and the pod, as owner references; empty for a pod of no DaemonSet."""
+    metadata = pod.get("metadata") or {}
+    daemon_set = next((each for each in metadata.get("ownerReferences") or () if each.get("kind") == "DaemonSet"), None)
+    if daemon_set is None or not metadata.get("uid"):
+        return []
+    kept = {key: daemon_set.get(key, "") for key in ("apiVersion", "kind", "name", "uid")}
+    itself = {"apiVersion": "v1", "kind": "Pod", "name": metadata.get("name", ""), "uid": metadata["uid"]}
+    return [kept | {"controller": True}, itself]
 
 
 class OwnPodUnknown(KubeError):

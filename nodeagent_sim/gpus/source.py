@@ -206,6 +206,7 @@ class SimulatedGpus:
 
     async def read_loaded(self) -> tuple[LoadedModule, ...]:
         """The simulated modules, held by the jobs on the GPUs."""
+        self._describe_time()
         await anyio.lowlevel.checkpoint()
         if not self._world.driver.loaded:
             return ()

@@ -27,7 +27,7 @@ from nodeagent.rules.proof.stages import plan_stage
 from nodeagent.rules.upgrade.steps import CONTAINER, Act, Answer
 
 _BASE: Final = (KERNEL_MODULE, UNIFIED_MEMORY_MODULE)
-ACT_AGAIN_SECONDS: Final = 30.0
+ACT_AGAIN_SECONDS: Final = 10.0
 """Between two tries of the same act."""
 
 

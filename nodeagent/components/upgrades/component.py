@@ -27,7 +27,7 @@ from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.cordons import CordonTable
 from nodeagent.model.driver import DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
-from nodeagent.model.events import DriverUpgradeStepped, GpuEventReported
+from nodeagent.model.events import ConfigurationReloaded, DriverUpgradeStepped, GpuEventReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import FractionTable
 from nodeagent.model.orders import ABORT_UPGRADE, PAUSE_UPGRADE, RESUME_UPGRADE, AuthoredCommand
@@ -96,12 +96,18 @@ class Upgrades:
             async with anyio.create_task_group() as tasks:
                 states = self._bus.watch_all(*_WATCHED, client=self.name)
                 tasks.start_soon(self._waker.follow, states, name="upgrades states")
+                tasks.start_soon(self._follow_settings, name="upgrades settings")
                 await self._bring(tasks)
                 task_status.started()
                 while True:
                     with anyio.move_on_after(self._find_wait()):
                         await self._waker.wait()
                     await self._bring(tasks)
+
+    async def _follow_settings(self) -> None:
+        with self._bus.listen(ConfigurationReloaded, client=self.name) as reloads:
+            async for _ in reloads:
+                self._waker.wake()
 
     def _find_wait(self) -> float | None:
         """Seconds until something is due without news; `None` where only news count."""

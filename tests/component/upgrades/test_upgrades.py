@@ -91,7 +91,8 @@ class Host:
         self.refuses_release = self.refuses_resume = self.api_is_down = False
         self.readings, self.blocker = ProverReadings(), 0
         self.exporter_pods: tuple[str, ...] = ()
-        self.driver_pods, self.budget = ("gpu/driver-1",), ""
+        self.driver_pods: tuple[str, ...] = ("gpu/driver-1",)
+        self.budget = ""
         self.world: World | None = None
         self.released = ""
 

@@ -52,6 +52,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
             "node_requests",
             "signals",
             "repairs",
+            "upgrades",
             "proof",
             "web",
         )

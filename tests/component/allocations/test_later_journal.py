@@ -148,4 +148,6 @@ async def test_an_upgrade_of_the_driver_outlives_the_agent_under_its_number(worl
     assert upgrades.upgrades() is None
     async with world.running():
         assert upgrades.upgrades() == {1: gone_on}
+        # Nobody goes on with an upgrade where upgrades were switched off meanwhile.
+        assert "driver-upgrade-left" in world.set_conditions()
         assert upgrades.read_boot() == world.journal.node.boot

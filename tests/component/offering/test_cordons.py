@@ -13,7 +13,7 @@ from nodeagent.components.offering.component import OfferingComponent
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.cluster import KubernetesSettings
-from nodeagent.config.sections.hardware import RepairsSettings
+from nodeagent.config.sections.hardware import DriverSettings, RepairsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.subscription import Listen
 from nodeagent.core.conditions import Conditions
@@ -35,6 +35,7 @@ from nodeagent.model.ids import DeviceId, GpuUuid, ResourceName
 from nodeagent.model.offering import AllocationMode, GpuAllocationMode, Offering
 from nodeagent.model.orders import CORDON_GPU, UNCORDON_GPU, CordonCommand, UncordonCommand
 from nodeagent.model.repairs import RepairState
+from nodeagent.model.upgrades import UpgradeState
 from nodeagent.rules.cordons import plan_repairs
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory
 from tests.support.virtual_time import FakeClock
@@ -323,6 +324,26 @@ async def test_a_repair_closes_its_gpus_and_opens_them_at_its_end() -> None:
         with pytest.raises(ControlRefused, match="stays cordoned by a repair: session 2: a repair lifts its own"):
             await world.uncordon("1")
         world.bus.publish_state(RepairState(mode="act"), source="repairs")
+        await anyio.sleep(1)
+        assert world.is_open() == (True, True)
+
+
+async def test_an_upgrade_of_the_driver_closes_all_gpus_and_opens_them_at_its_end() -> None:
+    async with open_world() as world:
+        world.live.replace(Settings(driver=DriverSettings(upgrade="act")))
+        kept = plan_repairs({gpu_uuid(0): "upgrade"}, TWO, (), 5.0, CordonSource.DRIVER)
+        world.memory.kept = {CordonSource.DRIVER: kept}
+        world.bus.publish_state(NodeRequests(), source="cluster")
+        await anyio.sleep(1)
+        assert world.memory.kept[CordonSource.DRIVER] == kept
+        closed = {gpu_uuid(0): "upgrade", gpu_uuid(1): "upgrade"}
+        world.bus.publish_state(UpgradeState(closed_gpus=closed), source="upgrades")
+        await anyio.sleep(1)
+        assert world.is_open() == (False, False)
+        with pytest.raises(ControlRefused, match="an upgrade of the driver lifts its own, `nodeagent driver abort`"):
+            await world.uncordon("1")
+        world.live.replace(Settings())
+        world.bus.publish_state(UpgradeState(), source="upgrades")
         await anyio.sleep(1)
         assert world.is_open() == (True, True)
 

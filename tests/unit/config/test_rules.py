@@ -123,6 +123,15 @@ MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"
             f"{{{MPS}, mps: {{daemon_per: resource}}, device_plugin: {{mps_root: {LONG[:70]}}}}}",
             "device_plugin.mps_root: socket path '/",
         ),
+        ("{driver: {upgrade: observe}}", "driver.wanted_version: there is nothing to upgrade to; give a version"),
+        (
+            "{driver: {upgrade: act, wanted_version: 580.105.08, installed_by: command}}",
+            "driver.upgrade_command: driver.installed_by: command has no command to run",
+        ),
+        (
+            "{driver: {upgrade: act, wanted_version: installed, installed_by: container}}",
+            "driver.wanted_version: a driver's container brings its version with it",
+        ),
         ("{repairs: {reboot_by: command}}", "repairs.reboot_command: repairs.reboot_by: command has no command to run"),
         ("{runtime: {shim: true}, cdi: {enabled: false}}", "runtime.shim: what it looks up is made with the CDI"),
         ("resources: {gpus: [{pattern: a, name: b.c/d}]}", "resources.gpus[0].name: domain 'b.c' is not offered"),

@@ -150,6 +150,10 @@ def test_a_node_is_given_up_after_bounded_attempts() -> None:
         ({"nvidia.com/gpu.deploy.device-plugin": ""}, ""),
         ({"nvidia.com/gpu.deploy.mig-manager": "paused-for-mig-change"}, ""),
         (
+            {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"},
+            "nvidia.com/gpu.deploy.dcgm=paused-for-driver-upgrade",
+        ),
+        (
             {"nvidia.com/gpu.deploy.client": "paused-for-mig-change"},
             "nvidia.com/gpu.deploy.client=paused-for-mig-change",
         ),
@@ -162,6 +166,13 @@ def test_a_node_is_given_up_after_bounded_attempts() -> None:
 def test_a_pause_is_any_of_our_jobs_paused(labels: dict[str, str], pause: str) -> None:
     """Both writers' values count, also behind a value of the user's; false and other operands do not."""
     assert find_pause(labels) == pause
+
+
+def test_the_agents_own_pause_of_others_pauses_not_the_agent() -> None:
+    """The driver manager's own value does."""
+    values = ("paused-for-nodeagent-upgrade", "paused-for-driver-upgrade")
+    nodes = [labelled({"nvidia.com/gpu.deploy.dcgm": value}) for value in values]
+    assert [bool(read_node_requests(node).pause) for node in nodes] == [False, True]
 
 
 def labelled(labels: dict[str, str]) -> ClusterNode:

@@ -34,11 +34,13 @@ from nodeagent.model.plugin import AdmissionFacts, CallFacts, Distribution
 from nodeagent.model.proof import GIVEN_UP, GpuProofs, ProofVerdict
 from nodeagent.model.repairs import Ending, RepairState, Rung
 from nodeagent.model.slices import PublishedSlices
+from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
 from tests.support.repairs import make_failed, make_passed, make_session
 from tests.support.texts.exposition import read_text
+from tests.support.upgrades import make_upgrade
 from tests.unit.components.exporter.builders import find_value
 
 FACTS = AdmissionFacts(
@@ -220,7 +222,7 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
     state = RepairState(
         mode="observe", sessions=(make_session(), make_session(2, 1, Rung.SERVICE)), opened=3, closed={Ending.JOINED: 1}
     )
-    standing, opened, closed, settled = build_repair_families(state)
+    standing, opened, closed, settled, *_ = build_repair_families(state)
     assert {dict(labels)["rung"]: value for labels, value in standing.samples} == {
         **dict.fromkeys(Rung, 0),
         Rung.RESET: 1,
@@ -232,7 +234,17 @@ def test_fault_sessions_are_counted_by_rung_and_ending() -> None:
         Ending.JOINED: 1,
     }
     assert list(settled.samples) == [((), True)]
-    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 4
+    assert [list(family.samples) for family in build_repair_families(None)] == [[]] * 6
+
+
+def test_an_upgrade_of_the_driver_has_its_phase_and_the_last_one_its_length() -> None:
+    done = make_upgrade(UpgradePhase.RESTORE, ending=UpgradeEnding.DONE, ended_seconds=240.0)
+    *_, phase, lasted = build_repair_families(None, UpgradeState(upgrades=(make_upgrade(number=2), done)))
+    assert {dict(labels)["phase"]: value for labels, value in phase.samples} == {
+        **dict.fromkeys(UpgradePhase, False),
+        UpgradePhase.DRAIN: True,
+    }
+    assert list(lasted.samples) == [((), 240.0)]
 
 
 def test_a_proven_gpu_has_the_time_and_a_failed_one_is_told_as_such() -> None:

@@ -1,10 +1,10 @@
-"""Has everybody leave the GPUs of a repair: told, waited for, asked to leave, and after the deadline decided about.
+"""Empties the GPUs of a repair, or of the node for a new driver: told, waited for, asked to leave, and decided about.
 
-Owns the requests to the API server for a drain, their pace, and the condition `repair-draining`.
+Owns the requests to the API server for a drain, the pace of the requests, and the conditions about drains.
 Refuses to end a process, and to ask anybody before the GPUs are closed to new pods.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nodeagent.config.live import LiveSettings
@@ -29,6 +29,7 @@ from nodeagent.rules.repair.plans import name_gpus
 from nodeagent.rules.signals import list_holds
 
 DRAINING: Final = "repair-draining"
+UPGRADE_DRAINING: Final = "driver-upgrade-draining"
 AGAIN_SECONDS: Final = 10.0
 """Between two rounds of a drain without news: a budget may have changed its mind, and a process have ended."""
 KUBE_SYSTEM: Final = "kube-system"
@@ -50,13 +51,12 @@ class DomainDrain:
         users: HostDeviceUsers | None,
         *,
         source: CordonSource = CordonSource.REPAIR,
-        condition: str = DRAINING,
     ) -> None:
         """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs.
 
-        `source` closes the GPUs, and `condition` tells of the drain.
+        `source` is the closing hand: a repair, or an upgrade of the driver.
         """
-        self._source, self._condition = source, condition
+        self._source = source
         self.has_pods = True
         """Whether a pod that may be asked to leave was left in the last round, or the GPUs were open."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
@@ -87,9 +87,15 @@ class DomainDrain:
         """The holders of the domain, read anew without a request to any: for the moment before an act."""
         return tuple(holder.name for holder in await self._find(tuple(domain)))
 
+    def _show(self, details: Mapping[str, str]) -> None:
+        if self._source is CordonSource.DRIVER:
+            self._conditions.replace(UPGRADE_DRAINING, details)
+        else:
+            self._conditions.replace(DRAINING, details)
+
     def end(self) -> None:
         """Forget the drain, which has ended."""
-        self._conditions.replace(self._condition, {})
+        self._show({})
         self._last, self._late = {}, None
 
     async def _find(self, domain: tuple[SessionGpu, ...]) -> tuple[GpuHolder, ...]:
@@ -153,7 +159,7 @@ class DomainDrain:
         inventory = self._bus.read(Inventory) or Inventory(generation=0)
         line = describe_steps(steps)
         details = {str(session.number): f"{name_gpus(session.gpus, inventory)}: {line}"} if steps else {}
-        self._conditions.replace(self._condition, details)
+        self._show(details)
         is_late = any(step.step in {DrainStep.LATE, DrainStep.DELETE} for step in steps)
         if is_late and self._late != session.number:
             self._late = session.number

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
@@ -33,6 +34,8 @@ from tests.support.allocations import GPU
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import NEW, OLD
 from tests.support.virtual_time import FakeClock
+
+pytestmark = pytest.mark.virtual_time
 
 NODE = make_node(2)
 POD = PodIdentity(namespace="team", name="train", uid="u")

@@ -66,6 +66,11 @@ class UpgradePorts(NamedTuple):
     """`None` where GPUs compute nothing, or without the CUDA library."""
 
 
+def name_release(upgrade: DriverUpgrade) -> str:
+    """The reason for which the driver is let go, by which a restarted component knows the release."""
+    return f"upgrade {upgrade.number} of the driver to {upgrade.wanted}"
+
+
 class UpgradeActs:
     """The act of an upgrade, if there is one."""
 
@@ -73,7 +78,7 @@ class UpgradeActs:
         self._ports, self._clock, self._aside, self._keep = ports, clock, aside, keep
         self.is_busy = False
         self.has_released = False
-        """Whether the agent has let go of the driver for an upgrade in its present life."""
+        """Whether the driver is let go for an upgrade, and not by a person."""
         self._answer: Answer | None = None
         self._ended_at = 0.0
         self._log = get_logger(component="upgrades")
@@ -115,7 +120,7 @@ class UpgradeActs:
                 return await self._load(upgrade)
 
     async def _unload(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
-        await self._ports.gpus.release(f"upgrade {upgrade.number} of the driver to {upgrade.wanted}")
+        await self._ports.gpus.release(name_release(upgrade))
         self.has_released = True
         if held := await self._ports.drain.compare(upgrade.gpus):
             return f"came meanwhile: {', '.join(held)}"

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts
+from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts, name_release
 from nodeagent.components.upgrades.put_aside_task import PuttingAside
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -25,7 +25,7 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.cordons import CordonTable
-from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, DriverUpgradeStepped, GpuEventReported
 from nodeagent.model.gpu import Inventory
@@ -45,6 +45,7 @@ AGAIN_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 5.0
 """Until another try with a journal that cannot be read or written."""
 DUE, UNDER_WAY, FAILED = "driver-upgrade-due", "driver-upgrade-under-way", "driver-upgrade-failed"
+_UNKNOWN: Final = "of an unknown version"
 _WATCHED: Final = (
     DriverState,
     Inventory,
@@ -262,7 +263,12 @@ class Upgrades:
         settings = self._live.now.driver
         limits = Limits(installed_by=settings.installed_by, act_seconds=settings.upgrade_seconds)
         while not self._acts.is_busy:
-            seen = await self._look(upgrade)
+            evidence = await self._ports.probe.read_evidence()
+            if evidence.stuck and not evidence.module_loaded:
+                # A module that cannot be seen may be loaded and held.
+                self._why = evidence.stuck
+                return
+            seen = await self._look(upgrade, evidence)
             # Whoever was put aside meanwhile, and a person's order, are in the journal.
             upgrade = self._find_open() or upgrade
             step = step_upgrade(upgrade, seen, limits)
@@ -291,10 +297,10 @@ class Upgrades:
         self._proven.clear()
         self._why = ""
 
-    async def _look(self, upgrade: DriverUpgrade) -> Seen:
+    async def _look(self, upgrade: DriverUpgrade, evidence: DriverEvidence) -> Seen:
         """Look at driver and holders for the next step; in the first phases the holders are asked to leave."""
-        evidence = await self._ports.probe.read_evidence()
-        module = evidence.module_version if evidence.module_loaded else ""
+        module = (evidence.module_version or _UNKNOWN) if evidence.module_loaded else ""
+        self._acts.has_released |= evidence.released == name_release(upgrade)
         is_released = bool(evidence.released) and not self._acts.has_released
         node = self._bus.read(ClusterNode)
         hold = find_hold(upgrade, node, self._list_acting(), is_released=is_released)

@@ -181,3 +181,30 @@ async def test_labels_without_an_api_server_and_under_another_pause_are_owed(clo
         host.labels[EXPORTER] = PAUSED_FOR_UPGRADE
         await anyio.sleep(15)
         assert (world.upgrade.ending, host.labels[EXPORTER]) == (UpgradeEnding.ABORTED, "true")
+
+
+async def test_a_module_that_cannot_be_seen_is_not_taken_for_unloaded(clock: FakeClock) -> None:
+    """Else the new driver would be installed under the holders of the old one."""
+    host = Host()
+    world = World(clock, host)
+    world.bus.publish_state(HELD, source="test")
+    async with world.running():
+        host.stuck = "reading /proc and /sys hangs"
+        await anyio.sleep(LONG)
+        assert (world.upgrade.phase, host.done) == (UpgradePhase.DRAIN, [])
+        assert "reading /proc and /sys hangs" in world.detail(UNDER_WAY)
+        host.stuck = ""
+        await anyio.sleep(15)
+        assert "pods leave: team/train" in world.detail(UNDER_WAY)
+
+
+async def test_a_component_that_crashed_knows_its_own_release(clock: FakeClock) -> None:
+    """The driver is still let go, in the same process, and no person has done it."""
+    host = Host()
+    host.blocker = 1
+    world = World(clock, host)
+    async with world.running(15.0):
+        assert host.released == f"upgrade 1 of the driver to {NEW}"
+    host.blocker = 0
+    async with world.running(LONG):
+        assert (world.upgrade.ending, host.released) == (UpgradeEnding.DONE, "")

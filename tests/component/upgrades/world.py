@@ -90,9 +90,11 @@ class Host:
         self.driver_pods: tuple[str, ...] = ("gpu/driver-1",)
         self.budget = ""
         self.world: World | None = None
-        self.released = ""
+        self.released = self.stuck = ""
 
     async def read_evidence(self) -> DriverEvidence:
+        if self.stuck:
+            return DriverEvidence(stuck=self.stuck)
         loaded = bool(self.module)
         return DriverEvidence(module_loaded=loaded, module_version=self.module, released=self.released)
 

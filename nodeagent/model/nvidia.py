@@ -105,3 +105,24 @@ VENDOR: Final = Vendor(
 )
 DRIVER_DAEMONS = frozenset({"nvidia-persistenced", "nv-fabricmanager"})
 """Programs of the driver with GPUs open: a reset has persistence let go, and needs the fabric manager."""
+CARD_CLIENTS: Final = {
+    "device-plugin": "nvidia-device-plugin-daemonset",
+    "gpu-feature-discovery": "gpu-feature-discovery",
+    "dcgm-exporter": "nvidia-dcgm-exporter",
+    "dcgm": "nvidia-dcgm",
+    "nvsm": "",
+    "client": "",
+}
+"""DaemonSets with GPUs open, by the end of the deploy label, with the value of the pods' label `app`, if any."""
+DRIVER_CLIENTS: Final = {
+    **CARD_CLIENTS,
+    "operator-validator": "nvidia-operator-validator",
+    "mig-manager": "nvidia-mig-manager",
+    "sandbox-device-plugin": "nvidia-sandbox-device-plugin-daemonset",
+    "vgpu-device-manager": "nvidia-vgpu-device-manager",
+    "dra-driver": "",
+    "dra-validator": "",
+    "dcgm-dra": "",
+    "dcgm-exporter-dra": "",
+}
+"""All DaemonSets with handles that keep a kernel module loaded."""

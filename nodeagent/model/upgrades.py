@@ -1,4 +1,4 @@
-"""Upgrades of the driver: the phases of an upgrade, what was put aside for it, and how it ends."""
+"""Upgrades of the driver: phases, paused programs, endings."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -46,7 +46,7 @@ class UpgradeEnding(StrEnum):
 
 
 class PutAside(Value, frozen=True):
-    """Whoever had the driver open and was paused for an upgrade; kept before each pause, for the way back."""
+    """Programs with the driver open that were paused for an upgrade; kept before each pause, for the way back."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     """The former value of each paused label of the node."""
@@ -64,7 +64,7 @@ class PutAside(Value, frozen=True):
 
 
 class DriverUpgrade(Value, frozen=True):
-    """An upgrade of the node's driver, from its beginning to its end."""
+    """An upgrade of the node's driver, from beginning to end."""
 
     number: int
     """0 before the upgrade is in the journal."""
@@ -133,6 +133,6 @@ class UpgradeState(Value, frozen=True):
 
     @property
     def last_seconds(self) -> float | None:
-        """How long the newest upgrade that was done took on this node; `None` before the first."""
+        """Length of the newest successful upgrade of the node; `None` before the first."""
         done = (one for one in self.upgrades if one.ending is UpgradeEnding.DONE and one.ended_seconds is not None)
         return next((one.ended_seconds - one.began_seconds for one in done if one.ended_seconds is not None), None)

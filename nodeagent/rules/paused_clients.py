@@ -1,25 +1,18 @@
-"""Other DaemonSets with the driver open, and the labels of the node that pause them.
+"""The labels of the node that pause other DaemonSets with the driver open.
 
-Owns the rules that all who pause keep: no label is created, a DaemonSet switched off by people stays as it is, and a
-value set since is never overwritten.
+Owns the rules of every pause: no label is created, a DaemonSet switched off by people stays off, and a newer value is
+never overwritten.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.model.cluster import DEPLOY_LABEL, PAUSED_FOR_MIG, PAUSED_FOR_UPGRADE
+from nodeagent.model.nvidia import CARD_CLIENTS, DRIVER_CLIENTS
 from nodeagent.model.values import Value
 
 _ANY_PAUSE: Final = "paused-for-"
 _OFF: Final = "false"
-_OF_CARDS: Final = {
-    "device-plugin": "nvidia-device-plugin-daemonset",
-    "gpu-feature-discovery": "gpu-feature-discovery",
-    "dcgm-exporter": "nvidia-dcgm-exporter",
-    "dcgm": "nvidia-dcgm",
-    "nvsm": "",
-    "client": "",
-}
 
 
 class ClientPause(Value, frozen=True):
@@ -51,19 +44,5 @@ class ClientPause(Value, frozen=True):
         return {key: value for key, value in owed.items() if labels.get(key) == self.value}
 
 
-MIG_PAUSE: Final = ClientPause(value=PAUSED_FOR_MIG, jobs=_OF_CARDS)
-UPGRADE_PAUSE: Final = ClientPause(
-    value=PAUSED_FOR_UPGRADE,
-    jobs={
-        **_OF_CARDS,
-        "operator-validator": "nvidia-operator-validator",
-        "mig-manager": "nvidia-mig-manager",
-        "sandbox-device-plugin": "nvidia-sandbox-device-plugin-daemonset",
-        "vgpu-device-manager": "nvidia-vgpu-device-manager",
-        "dra-driver": "",
-        "dra-validator": "",
-        "dcgm-dra": "",
-        "dcgm-exporter-dra": "",
-    },
-)
-"""Further DaemonSets have handles of the driver that outlive a change of MIG devices, and keep a module loaded."""
+MIG_PAUSE: Final = ClientPause(value=PAUSED_FOR_MIG, jobs=CARD_CLIENTS)
+UPGRADE_PAUSE: Final = ClientPause(value=PAUSED_FOR_UPGRADE, jobs=DRIVER_CLIENTS)

@@ -275,6 +275,17 @@ def test_claims_are_answered_only_where_pods_wait_for_a_proof() -> None:
 
 
 @needs_helm
+def test_an_upgrade_of_the_driver_has_both_rights_where_the_agent_acts() -> None:
+    """To have pods leave, and to wait for those of paused DaemonSets."""
+    names = ("deploy/rbac-mig.yaml", "deploy/rbac-repairs.yaml")
+    reviewed = {key: each for name in names for key, each in read_objects((ROOT / name).read_text()).items()}
+    wanted = "config.driver.wanted_version=580.105.08,config.driver.upgrade"
+    assert not reviewed.keys() & render_objects("--set", f"{wanted}=observe").keys()
+    added = render_objects("--set", f"{wanted}=act")
+    assert {key: added.get(key) for key in reviewed} == reviewed
+
+
+@needs_helm
 def test_a_share_of_the_api_server_is_kept_for_agents_unless_it_is_not_wanted() -> None:
     """The reviewed file, with the release's account."""
     reviewed = read_objects((ROOT / "deploy/flow-control.yaml").read_text())

@@ -108,6 +108,7 @@ NO_PART: Final = "the GPUs of the machine are given whole"
 NOT_MISSED: Final = "the GPU is there, nobody misses it"
 NO_CUDA: Final = "the fake driver of the machine has no CUDA library: the GPU could not be tested"
 NO_SESSION: Final = "repairs are off, so there is no fault session"
+NO_UPGRADES: Final = "the agent of the machine upgrades no driver"
 NO_COUNTERPART: Final = "1 says that something in the file has no counterpart"
 
 STATUS: Final[Mapping[str, tuple[int, str]]] = {
@@ -122,6 +123,9 @@ STATUS: Final[Mapping[str, tuple[int, str]]] = {
     "nodeagent extender": (2, NO_CLUSTER),
     "nodeagent fractions explain ml/train-0": (2, NO_PART),
     "nodeagent fractions set ml/train-0 --cores 50 --memory 8GiB": (2, NO_PART),
+    "nodeagent driver pause": (2, NO_UPGRADES),
+    "nodeagent driver resume": (2, NO_UPGRADES),
+    "nodeagent driver abort": (2, NO_UPGRADES),
     "nodeagent gpu clear 3 --reason 'board replaced'": (2, WELL),
     "nodeagent gpu clear GPU-UUID --reason 'replaced the riser'": (2, WELL),
     "nodeagent gpu forget 3": (2, NOT_MISSED),

@@ -1,4 +1,4 @@
-"""Fault sessions with their evidence, and proofs of GPUs, made of as little as a test cares about."""
+"""Fault sessions with their evidence, driver upgrades, and proofs of GPUs, made of as little as a test cares about."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,12 +11,14 @@ from nodeagent.model.journal import Binding, FractionTable, GpuFraction
 from nodeagent.model.proof import ProofRecord, ProofStage, ProofVerdict
 from nodeagent.model.remedies import Remedy
 from nodeagent.model.repairs import Attempt, Evidence, FaultSession, Outcome, Rung
+from nodeagent.model.upgrades import DriverUpgrade, UpgradePhase
 from nodeagent.rules.proof.idle import NodeView
 from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.repair.findings import Findings, read_findings
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_node
 
+OLD, NEW = "570.133.20", "580.105.08"
 READY = DriverState(phase=DriverPhase.READY)
 
 
@@ -119,3 +121,17 @@ def see_quiet(node: Inventory) -> NodeView:
 
 
 QUIET = see_quiet(make_node(3))
+
+
+def make_upgrade(phase: UpgradePhase = UpgradePhase.DRAIN, number: int = 1, **changes: object) -> DriverUpgrade:
+    words: dict[str, object] = {
+        "number": number,
+        "before": OLD,
+        "wanted": NEW,
+        "gpus": (describe_gpu(make_gpu(0)),),
+        "boot": "one",
+        "began_seconds": 0.0,
+        "phase_seconds": 0.0,
+        "phase": phase,
+    }
+    return DriverUpgrade(**(words | changes))  # type: ignore[arg-type]  # the words of the model

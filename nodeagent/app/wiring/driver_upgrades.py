@@ -1,4 +1,4 @@
-"""Builds the component that upgrades the driver, and what acts on the host and the cluster for it."""
+"""Builds the component that upgrades the driver, with the access to host and cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,6 @@ from nodeagent.model.cordons import CordonSource
 from nodeagent.model.ports import GpuProver, UpgradeJournal
 from nodeagent.model.repairs import ToolAnswer
 
-DRAINING = "driver-upgrade-draining"
 COMPONENT_LABEL = "app.kubernetes.io/component"
 DRIVER_PODS = ("nvidia-driver",)
 """The value of the label on the pods of this chart's and of NVIDIA's operator that bring a driver."""
@@ -36,7 +35,7 @@ class UpgradeApi(MigCluster):
         return await evictions.list_pods(DRIVER_PODS, label=COMPONENT_LABEL)
 
     async def send_away(self, pod: str) -> str:
-        """Ask a pod to leave; why it stays for now, empty where it leaves."""
+        """Ask a pod to leave; the obstacle, if any."""
         namespace, _, name = pod.partition("/")
         answer = await self.evict_pod(PodIdentity(namespace=namespace, name=name, uid=""))
         return f"a disruption budget keeps the driver's pod {pod}" if answer is Eviction.BLOCKED else ""
@@ -52,7 +51,7 @@ def run_on_host(host_root: Path) -> RunOnHost:
 
 
 def run_beside_the_simulation(run: RunOnHost) -> RunOnHost:
-    """Runs commands as on a real node, but for services: those of this machine have nothing to do with made-up GPUs."""
+    """Runs commands as on a real node, but for services: made-up GPUs have no services."""
 
     async def run_all_but_services(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
         if argv[0] == "systemctl":
@@ -71,14 +70,14 @@ def build_upgrades(
     cluster: UpgradeApi | None,
     prover: GpuProver | None,
 ) -> Upgrades:
-    """The component; `draining` asks pods to leave, and finds processes, which simulated GPUs have none of."""
+    """The component; `draining` asks pods to leave, and finds processes, `None` for simulated GPUs."""
     assert hardware.modules is not None
     run = run_on_host(services.live.now.node.host_root)
     ports = UpgradePorts(
         probe=hardware.probe,
         gpus=hardware.gpus,
         modules=hardware.modules,
-        drain=DomainDrain(*services, *draining, source=CordonSource.DRIVER, condition=DRAINING),
+        drain=DomainDrain(*services, *draining, source=CordonSource.DRIVER),
         run_on_host=run if hardware.simulation is None else run_beside_the_simulation(run),
         cluster=cluster,
         prover=prover,

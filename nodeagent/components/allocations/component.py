@@ -134,7 +134,7 @@ class Allocations:
         self._publish()
 
     def _tell_upgrade(self) -> None:
-        """Tell of an upgrade of the driver that nobody goes on with, because upgrades were switched off meanwhile."""
+        """Tell of an upgrade of the driver left half done because upgrades were switched off."""
         is_off = self._live.now.driver.upgrade == "off"
         open_upgrades = [one for one in self._journal.ledger.upgrades.values() if one.is_open and is_off]
         for one in open_upgrades:

@@ -1,6 +1,6 @@
-"""Has everybody leave the GPUs of a repair: told, waited for, asked to leave, and after the deadline decided about.
+"""Empties the GPUs of a repair, or of the node for a new driver: told, waited for, asked to leave, and decided about.
 
-Owns the requests to the API server for a drain, their pace, and the condition `repair-draining`.
+Owns the requests to the API server for a drain, the pace of the requests, and the conditions about drains.
 Refuses to end a process, and to ask anybody before the GPUs are closed to new pods.
 """
 
@@ -33,6 +33,7 @@ from nodeagent.rules.repair.plans import name_gpus
 from nodeagent.rules.signals import list_holds
 
 DRAINING: Final = "repair-draining"
+UPGRADE_DRAINING: Final = "driver-upgrade-draining"
 AGAIN_SECONDS: Final = 10.0
 """Between two rounds of a drain without news: a budget may have changed its mind, and a process have ended."""
 QUIT_SECONDS: Final = 30.0
@@ -56,13 +57,12 @@ class DomainDrain:
         users: HostDeviceUsers | None,
         *,
         source: CordonSource = CordonSource.REPAIR,
-        condition: str = DRAINING,
     ) -> None:
         """`pods` asks pods to leave, `None` without an API server; `users` finds processes, `None` for made-up GPUs.
 
-        `source` closes the GPUs, and `condition` tells of the drain.
+        `source` is the closing hand: a repair, or an upgrade of the driver.
         """
-        self._source, self._condition = source, condition
+        self._source = source
         self.has_pods = True
         """Whether a pod that may be asked to leave was left in the last round, or the GPUs were open."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
@@ -113,10 +113,16 @@ class DomainDrain:
                 await anext(states)
         return mps_daemons.list_running(gpus, self._bus.read(MpsState))
 
+    def _show(self, details: Mapping[str, str]) -> None:
+        if self._source is CordonSource.DRIVER:
+            self._conditions.replace(UPGRADE_DRAINING, details)
+        else:
+            self._conditions.replace(DRAINING, details)
+
     def end(self) -> None:
         """Forget the drain, which has ended, and open its GPUs."""
         self.session, self.closed_gpus = None, {}
-        self._conditions.replace(self._condition, {})
+        self._show({})
         self._last, self._late, self.overdue = {}, None, None
 
     async def _find(self, domain: tuple[SessionGpu, ...]) -> tuple[GpuHolder, ...]:
@@ -186,7 +192,7 @@ class DomainDrain:
         inventory = self._bus.read(Inventory) or Inventory(generation=0)
         line = describe_steps(steps)
         details = {str(session.number): f"{name_gpus(session.gpus, inventory)}: {line}"} if steps else {}
-        self._conditions.replace(self._condition, details)
+        self._show(details)
         is_late = any(step.step in {DrainStep.LATE, DrainStep.DELETE} for step in steps)
         if is_late and self._late != session.number:
             self._late = session.number

@@ -1,8 +1,8 @@
 """Carries out the acts of an upgrade, one at a time and beside the component: modules out, new driver in, modules in.
 
-Owns the order within an act: the driver is let go before the modules leave, and whoever has a GPU is looked for once
-more in the moment before. What an act came to is looked at afterwards, whatever its exit code says.
-Refuses to force a module out, and to decide what follows: `rules/upgrade` decides.
+Owns the order within an act: the driver is let go before the modules leave, and holders of GPUs are looked for once
+more in the moment before. An exit code is no result: the loaded module is looked at afterwards.
+Refuses to force a module out, and to decide the next step: `rules/upgrade_steps` decides.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from nodeagent.model.upgrades import DriverUpgrade
 from nodeagent.rules.driver_modules import plan_reload
 from nodeagent.rules.proof.judge import judge_readings
 from nodeagent.rules.proof.stages import plan_stage
-from nodeagent.rules.upgrade.steps import CONTAINER, Act, Answer
+from nodeagent.rules.upgrade_steps import CONTAINER, Act, Answer
 
 _BASE: Final = (KERNEL_MODULE, UNIFIED_MEMORY_MODULE)
 ACT_AGAIN_SECONDS: Final = 10.0
@@ -66,6 +66,11 @@ class UpgradePorts(NamedTuple):
     """`None` where GPUs compute nothing, or without the CUDA library."""
 
 
+def name_release(upgrade: DriverUpgrade) -> str:
+    """The reason for which the driver is let go, by which a restarted component knows the release."""
+    return f"upgrade {upgrade.number} of the driver to {upgrade.wanted}"
+
+
 class UpgradeActs:
     """The act of an upgrade, if there is one."""
 
@@ -73,7 +78,7 @@ class UpgradeActs:
         self._ports, self._clock, self._aside, self._keep = ports, clock, aside, keep
         self.is_busy = False
         self.has_released = False
-        """Whether the agent has let go of the driver for an upgrade in its present life."""
+        """Whether the driver is let go for an upgrade, and not by a person."""
         self._answer: Answer | None = None
         self._ended_at = 0.0
         self._log = get_logger(component="upgrades")
@@ -115,7 +120,7 @@ class UpgradeActs:
                 return await self._load(upgrade)
 
     async def _unload(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
-        await self._ports.gpus.release(f"upgrade {upgrade.number} of the driver to {upgrade.wanted}")
+        await self._ports.gpus.release(name_release(upgrade))
         self.has_released = True
         if held := await self._ports.drain.compare(upgrade.gpus):
             return f"came meanwhile: {', '.join(held)}"
@@ -129,7 +134,7 @@ class UpgradeActs:
         return "" if answer.code == 0 else answer.describe()
 
     async def _send_pods_away(self, upgrade: DriverUpgrade) -> str:
-        """The old driver's own pods, known by name, so that the new pod is left alone after a restart of the agent."""
+        """Send away the old driver's pods, by name: the new pod is left alone, after a restart of the agent too."""
         pods = upgrade.put_aside.driver_pods or await self._aside.find_driver_pods()
         if not pods:
             return "no pod with the driver was found on this node: is the driver the host's own?"
@@ -144,7 +149,7 @@ class UpgradeActs:
         return await self._load(upgrade)
 
     async def _load(self, upgrade: DriverUpgrade) -> str:
-        """Load what CUDA needs, and then what was loaded before; a module that the new driver has no more is told."""
+        """Load the modules for CUDA, then the other earlier modules; a module missing from the new driver is told."""
         problem = await self._ports.modules.load(_BASE)
         others = [one for one in upgrade.put_aside.modules if one.replace("_", "-") not in _BASE]
         if others and not problem and (lacking := await self._ports.modules.load(others)):
@@ -152,7 +157,7 @@ class UpgradeActs:
         return problem
 
     async def take_back(self) -> str:
-        """Take the driver back that was let go for an upgrade; the problem, if any."""
+        """Take back the driver after a release for an upgrade; the problem, if any."""
         if self.has_released:
             try:
                 await self._ports.gpus.resume()
@@ -162,7 +167,7 @@ class UpgradeActs:
         return ""
 
     async def prove(self, gpu: SessionGpu) -> str:
-        """A short computation on a GPU; why it speaks against the GPU, empty where nothing does."""
+        """A short computation on a GPU; the finding against the GPU, if any."""
         plan = plan_stage(ProofStage.QUICK)
         if self._ports.prover is None or plan is None:
             return ""

@@ -1,8 +1,8 @@
-"""Upgrades the driver where another version is wanted, and says what keeps it from doing so.
+"""Upgrades the driver where another version is wanted, or names the obstacles.
 
-Owns the state `UpgradeState`, the conditions about upgrades, the order that steers an upgrade, and the order of writing
-before acting: each phase is durable in the journal before its first act, and whoever is put aside is durable before.
-Refuses to decide: `rules/upgrade` says when an upgrade begins and which step follows.
+Owns the state `UpgradeState`, the conditions about upgrades, the orders for an upgrade, and the order of writing before
+acting: each phase is durable in the journal before the first act of the phase, and each pause before the pause.
+Refuses to decide: `rules/upgrade_beginning` and `rules/upgrade_steps` decide.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts
+from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts, name_release
 from nodeagent.components.upgrades.put_aside_task import PuttingAside
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -25,7 +25,7 @@ from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.claims import ReadyClaims
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.cordons import CordonTable
-from nodeagent.model.driver import DriverPhase, DriverState
+from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState
 from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, DriverUpgradeStepped, GpuEventReported
 from nodeagent.model.gpu import Inventory
@@ -37,15 +37,15 @@ from nodeagent.model.repairs import RepairState, SessionGpu
 from nodeagent.model.upgrades import DriverUpgrade, PutAside, UpgradeEnding, UpgradePhase, UpgradeState
 from nodeagent.rules.repair.domains import describe_gpu, list_pods
 from nodeagent.rules.signals import list_holds
-from nodeagent.rules.upgrade.beginning import ACT, Wish, find_hold, is_forbidden, list_obstacles
-from nodeagent.rules.upgrade.steps import Limits, Seen, step_upgrade
-from nodeagent.rules.upgrade.wording import describe_step
+from nodeagent.rules.upgrade_beginning import ACT, VersionNeed, find_hold, is_forbidden, list_obstacles
+from nodeagent.rules.upgrade_steps import Limits, Seen, describe_step, step_upgrade
 
 AGAIN_SECONDS: Final = 10.0
 """Between two rounds of an upgrade without news: a budget may have changed its mind, and a process have ended."""
 RETRY_SECONDS: Final = 5.0
 """Until another try with a journal that cannot be read or written."""
 DUE, UNDER_WAY, FAILED = "driver-upgrade-due", "driver-upgrade-under-way", "driver-upgrade-failed"
+_UNKNOWN: Final = "of an unknown version"
 _WATCHED: Final = (
     DriverState,
     Inventory,
@@ -186,7 +186,7 @@ class Upgrades:
         await self._change(upgrade, put_aside=aside)
 
     async def _bring(self, tasks: TaskGroup) -> None:
-        """Take the next step, each phase durable before its acts, and publish what stands."""
+        """Take the next step, each phase durable before an act, and publish the state."""
         self._is_late = self._journal.upgrades() is None
         try:
             if not self._is_late:
@@ -198,9 +198,9 @@ class Upgrades:
             self._log.warning("driver_upgrade_not_kept", reason=str(error))
         self._publish()
 
-    def _read_wish(self) -> Wish:
+    def _read_need(self) -> VersionNeed:
         settings, driver = self._live.now.driver, self._bus.read(DriverState)
-        return Wish(
+        return VersionNeed(
             mode=settings.upgrade,
             setting=settings.wanted_version,
             installed_by=settings.installed_by,
@@ -208,10 +208,10 @@ class Upgrades:
             installed=driver.library_version if driver is not None else "",
         )
 
-    def _list_obstacles(self, wish: Wish) -> tuple[str, ...]:
+    def _list_obstacles(self, need: VersionNeed) -> tuple[str, ...]:
         """Why an upgrade that is due does not begin."""
         read, past = self._bus.read, self._list_upgrades()
-        return (*list_obstacles(wish, read(ClusterNode), past), *filter(None, [self._find_obstacle()]))
+        return (*list_obstacles(need, read(ClusterNode), past), *filter(None, [self._find_obstacle()]))
 
     def _find_obstacle(self) -> str:
         driver, inventory = self._bus.read(DriverState), self._bus.read(Inventory)
@@ -228,16 +228,16 @@ class Upgrades:
         return tuple(one.number for one in sessions if one.is_open and one.under_way is not None)
 
     async def _begin(self) -> DriverUpgrade | None:
-        """Begin the upgrade that is due and that nothing keeps back."""
-        wish, inventory = self._read_wish(), self._bus.read(Inventory)
-        if not wish.is_due or inventory is None or self._list_obstacles(wish):
+        """Begin an upgrade that is due and has no obstacle."""
+        need, inventory = self._read_need(), self._bus.read(Inventory)
+        if not need.is_due or inventory is None or self._list_obstacles(need):
             return None
         now = self._clock.wall()
         begun = await self._journal.keep_upgrade(
             DriverUpgrade(
                 number=0,
-                before=wish.loaded,
-                wanted=wish.wanted,
+                before=need.loaded,
+                wanted=need.wanted,
                 gpus=tuple(describe_gpu(gpu) for gpu in inventory.gpus),
                 boot=self._journal.read_boot(),
                 began_seconds=now,
@@ -263,7 +263,12 @@ class Upgrades:
         settings = self._live.now.driver
         limits = Limits(installed_by=settings.installed_by, act_seconds=settings.upgrade_seconds)
         while not self._acts.is_busy:
-            seen = await self._look(upgrade)
+            evidence = await self._ports.probe.read_evidence()
+            if evidence.stuck and not evidence.module_loaded:
+                # A module that cannot be seen may be loaded and held.
+                self._why = evidence.stuck
+                return
+            seen = await self._look(upgrade, evidence)
             # Whoever was put aside meanwhile, and a person's order, are in the journal.
             upgrade = self._find_open() or upgrade
             step = step_upgrade(upgrade, seen, limits)
@@ -292,10 +297,10 @@ class Upgrades:
         self._proven.clear()
         self._why = ""
 
-    async def _look(self, upgrade: DriverUpgrade) -> Seen:
-        """What counts for the next step; in the first phases whoever is still there is asked to leave."""
-        evidence = await self._ports.probe.read_evidence()
-        module = evidence.module_version if evidence.module_loaded else ""
+    async def _look(self, upgrade: DriverUpgrade, evidence: DriverEvidence) -> Seen:
+        """Look at driver and holders for the next step; in the first phases the holders are asked to leave."""
+        module = (evidence.module_version or _UNKNOWN) if evidence.module_loaded else ""
+        self._acts.has_released |= evidence.released == name_release(upgrade)
         is_released = bool(evidence.released) and not self._acts.has_released
         node = self._bus.read(ClusterNode)
         hold = find_hold(upgrade, node, self._list_acting(), is_released=is_released)
@@ -314,7 +319,7 @@ class Upgrades:
         return replace(seen, holders=(*held, *left), has_pods=drain.has_pods)
 
     async def _restore(self, upgrade: DriverUpgrade) -> str:
-        """Take the next steps of the way back; what it waits for, empty once all is back."""
+        """Take the next steps of the way back; the obstacle, empty once all is back."""
         aside, problem = await self._aside.start(upgrade.put_aside)
         if problem and not upgrade.aborted_by:
             return problem
@@ -328,7 +333,7 @@ class Upgrades:
         return await self._aside.give_back(aside)
 
     async def _prove(self, upgrade: DriverUpgrade) -> None:
-        """Prove each GPU that computes, once; a GPU that works wrongly is taken away by the health component."""
+        """Prove each GPU without MIG devices, once; the health component takes a faulty GPU away."""
         inventory, failures = self._bus.read(Inventory) or Inventory(generation=0), list[str]()
         for gpu in inventory.gpus:
             one = describe_gpu(gpu)
@@ -342,17 +347,17 @@ class Upgrades:
             await self._change(upgrade, failure="; ".join(failures))
 
     def _publish(self) -> None:
-        wish, upgrade, upgrades = self._read_wish(), self._find_open(), self._list_upgrades()
-        obstacles = () if upgrade is not None or not wish.is_due else self._list_obstacles(wish)
-        sentence = wish.describe()
+        need, upgrade, upgrades = self._read_need(), self._find_open(), self._list_upgrades()
+        obstacles = () if upgrade is not None or not need.is_due else self._list_obstacles(need)
+        sentence = need.describe()
         if upgrade is not None:
             sentence = f"upgrade {upgrade.number} from {upgrade.before} to {upgrade.wanted}, phase {upgrade.phase}"
         named = f"upgrade of the driver to {upgrade.wanted}" if upgrade is not None else ""
         state = UpgradeState(
-            mode=wish.mode,
-            loaded=wish.loaded,
-            installed=wish.installed,
-            wanted=wish.wanted,
+            mode=need.mode,
+            loaded=need.loaded,
+            installed=need.installed,
+            wanted=need.wanted,
             sentence=sentence,
             obstacles=obstacles if upgrade is None else tuple(filter(None, [self._why])),
             pods=self._list_pods(),
@@ -360,10 +365,10 @@ class Upgrades:
             closed_gpus={gpu.uuid: named for gpu in upgrade.gpus} if upgrade is not None else {},
         )
         published = self._bus.publish_state(state, source=self.name)
-        due = f"{sentence}; {'; '.join(obstacles)}" if upgrade is None and wish.is_due else ""
+        due = f"{sentence}; {'; '.join(obstacles)}" if upgrade is None and need.is_due else ""
         told = f"{sentence}: {self._why}" if self._why else sentence
         last = next(iter(upgrades), None)
-        is_failed = last is not None and last.ending is UpgradeEnding.FAILED and last.wanted == wish.wanted
+        is_failed = last is not None and last.ending is UpgradeEnding.FAILED and last.wanted == need.wanted
         failed = last.why_not_done if last is not None and is_failed and not last.may_repeat else ""
         for code, detail in ((DUE, due), (UNDER_WAY, told if upgrade is not None else ""), (FAILED, failed)):
             self._conditions.replace(code, {"": detail} if detail else {}, cause=published)

@@ -1,7 +1,7 @@
-"""Puts programs aside that have the driver open, and gives them back: DaemonSets by labels, and services of the host.
+"""Pauses programs with the driver open and restores the programs: DaemonSets by labels, and services of the host.
 
-Owns the order: what is put aside is durable before it is touched, and is forgotten when it is back.
-Refuses to stop a service that does not run, so that none is started that did not run before.
+Owns the order: a pause is durable before a label or service is touched, and forgotten after the return.
+Refuses to stop a service that does not run: such a service would be started afterwards.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ class UpgradeCluster(ClientPausing, Protocol):
         ...
 
     async def send_away(self, pod: str) -> str:
-        """Ask a pod to leave; why it stays for now, empty where it leaves."""
+        """Ask a pod to leave; the obstacle, if any."""
         ...
 
 
@@ -48,7 +48,7 @@ class PuttingAside:
         self._log = get_logger(component="upgrades")
 
     async def put(self, aside: PutAside, services: Sequence[str]) -> tuple[str, ...]:
-        """Put everybody aside, as far as possible now; returns whoever is still there."""
+        """Pause all programs, as far as possible now; returns the programs still there."""
         try:
             aside = await self._pause(aside)
             left = await self._list_left(aside)
@@ -91,7 +91,7 @@ class PuttingAside:
         return "" if answer.code == 0 else f"the service {service} does not {action}: {answer.describe()}"
 
     async def start(self, aside: PutAside) -> tuple[PutAside, str]:
-        """Start the stopped services again; what is still put aside, and the obstacle, if any."""
+        """Start the stopped services again; the pauses left, and the obstacle, if any."""
         self._looked = frozenset()
         problems = dict[str, str]()
         for service in aside.services:
@@ -128,7 +128,7 @@ class PuttingAside:
         return await self._cluster.list_driver_pods() if self._cluster is not None else ()
 
     async def send_away(self, pods: Sequence[str]) -> str:
-        """Have the pods with the old driver leave; whoever stays and why, empty once all leave."""
+        """Have the pods with the old driver leave; the obstacles, if any."""
         assert self._cluster is not None
         problems = [await self._cluster.send_away(pod) for pod in pods]
         self._log.info("driver_pods_sent_away", pods=pods, problems=problems)

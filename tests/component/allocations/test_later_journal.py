@@ -17,7 +17,7 @@ from nodeagent.model.upgrades import UpgradePhase
 from tests.component.allocations.harness import World
 from tests.support.allocations import GPU, device_ids, make_entry
 from tests.support.journals import gpu, make_cordon, make_session
-from tests.support.upgrades import make_upgrade
+from tests.support.repairs import make_upgrade
 from tests.support.virtual_time import FakeClock
 
 pytestmark = pytest.mark.virtual_time

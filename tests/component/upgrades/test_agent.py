@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def write_settings(directory: Path, wanted: str) -> Path:
 
 def wait_upgrade(agent: AgentProcess, **wanted: object) -> dict[str, Any]:
     def is_so(body: str) -> bool:
-        newest = next(iter(json.loads(body)["upgrades"]), {})
+        newest: dict[str, object] = next(iter(json.loads(body)["upgrades"]), {})
         return all(newest.get(key) == value for key, value in wanted.items())
 
     body = agent.wait_until(UPGRADES, is_so, f"never came to {wanted}")
@@ -73,7 +74,7 @@ def test_an_upgrade_outlives_a_kill_and_ends_proven_and_open(short_dir: Path) ->
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(short_dir)) as kubelet:
         with running_agent(short_dir, "--config", str(file)) as agent:
             portal.call(kubelet.wait_until, lambda: kubelet.count_free(GPU) > 0)
-            portal.call(kubelet.add_pod, "team", "train", {GPU: 1})
+            portal.call(partial(kubelet.add_pod, "team", "train", {GPU: 1}))
             agent.wait_for("/api/v1/allocations", "train")
             write_settings(short_dir, NEW)
             assert agent.post("/api/v1/reload", {})[0] == 200

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeEnding
-from nodeagent.rules.upgrade.steps import Act, Answer, InstalledBy, Limits, Seen, step_upgrade, take_up
+from nodeagent.rules.upgrade_steps import Act, Answer, InstalledBy, Limits, Seen, step_upgrade, take_up
 from tests.support.examples import examples
-from tests.support.upgrades import NEW, OLD, make_upgrade
+from tests.support.repairs import NEW, OLD, make_upgrade
 
 ROUND_SECONDS = 30.0
 MOVES = st.sampled_from(

@@ -155,6 +155,7 @@ def test_a_cordon_of_the_brake_outlives_its_time() -> None:
         (BY_COMMAND, LATER, "`nodeagent gpu uncordon 1`"),
         (BY_US, None, "take GPU-1 out of the node's annotation nodeagent.io/gpu-cordon"),
         (CordonSource.REPAIR, None, "the end of the repair: `nodeagent repairs explain 1`"),
+        (CordonSource.DRIVER, None, "the end of the driver's upgrade: `nodeagent driver status`"),
         (CordonSource.HAMI, None, "take GPU-1 out of the node's annotation hami.io/device-cordon"),
         (
             CordonSource.BRAKE,

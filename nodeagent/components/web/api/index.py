@@ -49,6 +49,7 @@ INDEX = Index(
         Endpoint(call="GET /api/v1/usage", gives="what each of them uses of its parts, by the newest sample"),
         Endpoint(call="GET /api/v1/doors", gives="by which door each GPU is given out, and who is waited for"),
         Endpoint(call="GET /api/v1/repairs", gives="fault sessions, what would be done, and why not"),
+        Endpoint(call="GET /api/v1/upgrades", gives="upgrades of the driver, what would be done, and why not"),
         Endpoint(call="GET /api/v1/proofs", gives="idle-time proofs of GPUs: verdict, stage and time"),
         Endpoint(call="GET /api/v1/devices", gives="devices of the configured classes, with holders"),
         Endpoint(call="GET /api/v1/labels", gives="node labels, wanted and applied"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nodeagent.cli.answers import asking
 from nodeagent.model.upgrades import PutAside, UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.programs.command_line import run_here
-from tests.support.upgrades import NEW, OLD, make_upgrade
+from tests.support.repairs import NEW, OLD, make_upgrade
 
 pytestmark = pytest.mark.may_block("commands read files in their own short-lived loop")
 

@@ -40,7 +40,7 @@ from tests.support.journals import (
     make_session,
     stepped,
 )
-from tests.support.upgrades import make_upgrade
+from tests.support.repairs import make_upgrade
 
 JOURNALS = GOLDEN / "journal"
 OLD = sorted(path.stem for path in JOURNALS.glob("format1-*.journal"))

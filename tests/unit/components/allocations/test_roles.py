@@ -37,7 +37,7 @@ from tests.support.journals import (
     reserved,
     stepped,
 )
-from tests.support.upgrades import make_upgrade
+from tests.support.repairs import make_upgrade
 
 
 def released(number: int) -> Released:

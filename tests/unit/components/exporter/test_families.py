@@ -39,9 +39,8 @@ from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.fractions import make_offering
 from tests.support.gpus import gpu_uuid, make_gpu, make_inventory, make_node
 from tests.support.mps import daemon_of
-from tests.support.repairs import make_attempt, make_failed, make_passed, make_session
+from tests.support.repairs import make_attempt, make_failed, make_passed, make_session, make_upgrade
 from tests.support.texts.exposition import read_text
-from tests.support.upgrades import make_upgrade
 from tests.unit.components.exporter.builders import find_value
 
 FACTS = AdmissionFacts(

@@ -19,6 +19,9 @@ BODIES = {
     "/api/v1/door": b'{"gpu": "3", "door": "none", "who": "me"}',
     "/api/v1/cordon": b'{"gpu": "3", "reason": "r", "until": "2031-05-01T08:00:00Z", "who": "me"}',
     "/api/v1/uncordon": b'{"gpu": "3", "who": "me"}',
+    "/api/v1/pause-upgrade": b'{"who": "me"}',
+    "/api/v1/resume-upgrade": b'{"who": "me"}',
+    "/api/v1/abort-upgrade": b'{"who": "me"}',
     "/api/v1/layout": b'{"layout": "all-enabled", "who": "me"}',
     "/api/v1/part": b'{"pod": "a/b", "container": "c", "cores": 5, "memory_bytes": 9, "who": "me"}',
 }

@@ -1,21 +1,23 @@
 """The beginning of an upgrade: whether another version of the driver is wanted, and what keeps the upgrade back."""
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from nodeagent.model.cluster import ClusterNode
+from nodeagent.model.nvidia import DOMAIN
 from nodeagent.model.upgrades import INSTALLED, UPGRADE_LABEL, DriverUpgrade, UpgradeEnding
 from nodeagent.model.values import Value
-from nodeagent.rules.upgrade.steps import InstalledBy
+from nodeagent.rules.upgrade_steps import InstalledBy
 
-ACT = "act"
-SKIP_LABEL = "nvidia.com/gpu-driver-upgrade.skip"
+ACT: Final = "act"
+SKIP_LABEL: Final = f"{DOMAIN}/gpu-driver-upgrade.skip"
 """With the value `true` a person leaves the node out of the operator's upgrades, and of the agent's."""
-STATE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
-_SETTLED = ("", "upgrade-done")
+STATE_LABEL: Final = f"{DOMAIN}/gpu-driver-upgrade-state"
+_SETTLED: Final = ("", "upgrade-done")
 """Values of the operator's label while its upgrade controller has nothing to do with the node."""
 
 
-class Wish(Value, frozen=True):
+class VersionNeed(Value, frozen=True):
     """The versions of the node's driver, and the settings for an upgrade."""
 
     mode: str
@@ -38,7 +40,7 @@ class Wish(Value, frozen=True):
         return bool(self.wanted and self.loaded) and self.wanted != self.loaded
 
     def describe(self) -> str:
-        """The wish in a sentence."""
+        """The need in a sentence."""
         if not self.wanted:
             return "no version of the driver is wanted: `driver.wanted_version` is empty, or no library is installed"
         if not self.loaded:
@@ -48,16 +50,16 @@ class Wish(Value, frozen=True):
         return f"would upgrade the driver from {self.loaded} to {self.wanted}"
 
 
-def list_obstacles(wish: Wish, node: ClusterNode | None, past: Sequence[DriverUpgrade]) -> Iterator[str]:
+def list_obstacles(need: VersionNeed, node: ClusterNode | None, past: Sequence[DriverUpgrade]) -> Iterator[str]:
     """Why an upgrade that is due does not begin; `past` are the upgrades that have ended, the newest first."""
-    if wish.mode != ACT:
-        yield f"mode is {wish.mode}"
-    if wish.installed_by == "nobody" and wish.wanted != wish.installed:
-        yield f"nobody installs driver {wish.wanted}: {wish.installed or 'no driver'} is installed"
+    if need.mode != ACT:
+        yield f"mode is {need.mode}"
+    if need.installed_by == "nobody" and need.wanted != need.installed:
+        yield f"nobody installs driver {need.wanted}: {need.installed or 'no driver'} is installed"
     yield from list_marks(node)
-    if past and past[0].wanted == wish.wanted and past[0].ending is not UpgradeEnding.DONE and not past[0].may_repeat:
+    if past and past[0].wanted == need.wanted and past[0].ending is not UpgradeEnding.DONE and not past[0].may_repeat:
         yield (
-            f"upgrade {past[0].number} to {wish.wanted} was not done: {past[0].why_not_done};"
+            f"upgrade {past[0].number} to {need.wanted} was not done: {past[0].why_not_done};"
             " `nodeagent driver resume` allows another try"
         )
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeEnding, UpgradePhase, UpgradeState
-from nodeagent.rules.upgrade.steps import Act, Answer, Limits, Seen, Step, fail, step_upgrade, take_up
-from tests.support.upgrades import NEW, OLD, make_upgrade
+from nodeagent.rules.upgrade_steps import Act, Answer, Limits, Seen, Step, fail, step_upgrade, take_up
+from tests.support.repairs import NEW, OLD, make_upgrade
 
 DRAIN, PAUSE, UNLOAD, INSTALL, RESTORE = UpgradePhase
 COMMAND = Limits(installed_by="command")

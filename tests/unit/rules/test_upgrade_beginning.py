@@ -5,17 +5,17 @@ from msgspec.structs import replace
 
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.upgrades import UPGRADE_LABEL, UpgradeEnding, UpgradePhase
-from nodeagent.rules.upgrade.beginning import (
+from nodeagent.rules.upgrade_beginning import (
     SKIP_LABEL,
     STATE_LABEL,
-    Wish,
+    VersionNeed,
     find_hold,
     is_forbidden,
     list_obstacles,
 )
-from tests.support.upgrades import NEW, OLD, make_upgrade
+from tests.support.repairs import NEW, OLD, make_upgrade
 
-WISH = Wish(mode="act", setting=NEW, installed_by="command", loaded=OLD, installed=OLD)
+NEED = VersionNeed(mode="act", setting=NEW, installed_by="command", loaded=OLD, installed=OLD)
 
 
 def mark(key: str, value: str) -> ClusterNode:
@@ -23,27 +23,27 @@ def mark(key: str, value: str) -> ClusterNode:
 
 
 @pytest.mark.parametrize(
-    ("wish", "is_due", "words"),
+    ("need", "is_due", "words"),
     [
-        (WISH, True, f"would upgrade the driver from {OLD} to {NEW}"),
-        (replace(WISH, loaded=NEW), False, f"driver {NEW} is loaded, as wanted"),
-        (replace(WISH, loaded=""), False, "no driver is loaded"),
-        (replace(WISH, setting=""), False, "no version of the driver is wanted"),
-        (replace(WISH, setting="installed"), False, "as wanted"),
-        (replace(WISH, setting="installed", installed=NEW), True, "would upgrade"),
-        (replace(WISH, setting="installed", installed=""), False, "no library is installed"),
+        (NEED, True, f"would upgrade the driver from {OLD} to {NEW}"),
+        (replace(NEED, loaded=NEW), False, f"driver {NEW} is loaded, as wanted"),
+        (replace(NEED, loaded=""), False, "no driver is loaded"),
+        (replace(NEED, setting=""), False, "no version of the driver is wanted"),
+        (replace(NEED, setting="installed"), False, "as wanted"),
+        (replace(NEED, setting="installed", installed=NEW), True, "would upgrade"),
+        (replace(NEED, setting="installed", installed=""), False, "no library is installed"),
     ],
 )
-def test_an_upgrade_is_due_when_another_version_is_wanted(wish: Wish, *, is_due: bool, words: str) -> None:
+def test_an_upgrade_is_due_when_another_version_is_wanted(need: VersionNeed, *, is_due: bool, words: str) -> None:
     """A restarted driver pod of the same version is no upgrade, and touches nobody."""
-    assert wish.is_due is is_due
-    assert words in wish.describe()
+    assert need.is_due is is_due
+    assert words in need.describe()
 
 
 def test_what_is_due_and_free_begins() -> None:
-    assert list(list_obstacles(WISH, None, ())) == []
+    assert list(list_obstacles(NEED, None, ())) == []
     done = make_upgrade(UpgradePhase.RESTORE, ending=UpgradeEnding.DONE)
-    assert list(list_obstacles(WISH, mark(STATE_LABEL, "upgrade-done"), (done,))) == []
+    assert list(list_obstacles(NEED, mark(STATE_LABEL, "upgrade-done"), (done,))) == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_due_and_free_begins() -> None:
     ],
 )
 def test_marks_of_others_are_obeyed(key: str, value: str, words: str) -> None:
-    (obstacle,) = list_obstacles(WISH, mark(key, value), ())
+    (obstacle,) = list_obstacles(NEED, mark(key, value), ())
     assert words in obstacle
     assert words in find_hold(make_upgrade(), mark(key, value), (), is_released=False)
     assert is_forbidden(mark(key, value)) is (value == "off")
@@ -65,16 +65,16 @@ def test_marks_of_others_are_obeyed(key: str, value: str, words: str) -> None:
 
 def test_an_upgrade_that_failed_is_not_repeated_before_a_person_allows_it() -> None:
     failed = make_upgrade(UpgradePhase.RESTORE, failure="exit code 1", ending=UpgradeEnding.FAILED)
-    (obstacle,) = list_obstacles(WISH, None, (failed,))
+    (obstacle,) = list_obstacles(NEED, None, (failed,))
     assert obstacle == f"upgrade 1 to {NEW} was not done: exit code 1; `nodeagent driver resume` allows another try"
-    assert list(list_obstacles(WISH, None, (replace(failed, may_repeat=True),))) == []
-    assert list(list_obstacles(replace(WISH, setting="590.1"), None, (failed,))) == []
+    assert list(list_obstacles(NEED, None, (replace(failed, may_repeat=True),))) == []
+    assert list(list_obstacles(replace(NEED, setting="590.1"), None, (failed,))) == []
 
 
 def test_a_version_that_nobody_installs_is_waited_for() -> None:
-    (obstacle,) = list_obstacles(replace(WISH, installed_by="nobody"), None, ())
+    (obstacle,) = list_obstacles(replace(NEED, installed_by="nobody"), None, ())
     assert obstacle == f"nobody installs driver {NEW}: {OLD} is installed"
-    (obstacle,) = list_obstacles(replace(WISH, mode="observe"), None, ())
+    (obstacle,) = list_obstacles(replace(NEED, mode="observe"), None, ())
     assert obstacle == "mode is observe"
 
 

@@ -1,8 +1,8 @@
-"""The next step of an upgrade, from what is seen: the phase alone is remembered, and everything else is looked at anew.
+"""The next step of an upgrade: the phase alone is remembered, and driver and holders are looked at anew.
 
-Laws: a phase is never gone back to. No module is unloaded while anybody has a GPU. Whoever gives up before the modules
-are out leaves all as it was. A driver that is not loaded has no holders, so that nothing waits for pods after a reboot.
-Every way ends in the phase `restore`, or in a wait with its reason.
+Laws: an earlier phase never comes again. No module is unloaded while a GPU has a holder. An upgrade given up before the
+modules are out leaves the node unchanged. A driver that is not loaded has no holders: no pod is waited for after a
+reboot. Every way ends in the phase `restore`, or in a wait with a reason.
 """
 
 from enum import StrEnum
@@ -17,8 +17,17 @@ InstalledBy: TypeAlias = Literal["command", "container", "nobody"]
 CONTAINER: Final = "container"
 
 
+_PHASES: Final = {
+    UpgradePhase.DRAIN: "pods leave the GPUs",
+    UpgradePhase.PAUSE: "other programs with the driver open are paused",
+    UpgradePhase.UNLOAD: "the old modules leave",
+    UpgradePhase.INSTALL: "the new driver comes",
+    UpgradePhase.RESTORE: "the driver is taken back and whoever was paused comes back",
+}
+
+
 class Act(StrEnum):
-    """Work of a step that takes its time."""
+    """Work of a step that takes long."""
 
     UNLOAD = "unload"
     """The driver is let go, and the modules are taken out, by the driver's own pod where a pod has brought them."""
@@ -37,7 +46,7 @@ class Answer(Value, frozen=True):
 
 
 class Seen(Value, frozen=True):
-    """What counts for the next step."""
+    """Observations for the next step."""
 
     now_seconds: float
     module: str
@@ -83,7 +92,7 @@ def step_upgrade(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
 
 
 def take_up(upgrade: DriverUpgrade, boot: str) -> DriverUpgrade:
-    """An upgrade as an agent finds it after its start: in the same phase, which is judged by what is seen."""
+    """An upgrade taken up by a started agent, in the same phase."""
     return replace(upgrade, boot=boot)
 
 
@@ -181,3 +190,23 @@ def _is_late(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> bool:
 
 def _name(holders: tuple[str, ...]) -> str:
     return ", ".join(holders)
+
+
+def describe_step(upgrade: DriverUpgrade, before: DriverUpgrade) -> str:
+    """What is new in an upgrade, empty for what only the journal needs."""
+    news = []
+    if upgrade.failure and upgrade.failure != before.failure:
+        news.append(f"failed: {upgrade.failure}")
+    if upgrade.aborted_by != before.aborted_by:
+        news.append(f"aborted by {upgrade.aborted_by}")
+    if upgrade.paused_by != before.paused_by:
+        news.append(f"paused by {upgrade.paused_by}" if upgrade.paused_by else "goes on")
+    if upgrade.may_repeat and not before.may_repeat:
+        news.append("another try is allowed")
+    if upgrade.boot != before.boot:
+        news.append("taken up after a reboot")
+    if upgrade.phase is not before.phase:
+        news.append(_PHASES[upgrade.phase])
+    if upgrade.ending is not None and before.ending is None:
+        news.append(f"ended, {upgrade.ending}")
+    return "; ".join(news)

@@ -1,1 +1,0 @@
-"""Upgrades of the driver: when one begins, which step follows, and who is paused meanwhile."""

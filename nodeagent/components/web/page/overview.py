@@ -15,6 +15,7 @@ from nodeagent.components.web.page.devices import render_devices, render_slices
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page.periods import Periods
+from nodeagent.components.web.page.repairs import render_repairs
 from nodeagent.components.web.page.sections import (
     render_allocations,
     render_conditions,
@@ -28,6 +29,7 @@ from nodeagent.components.web.page.topology import render_topology
 from nodeagent.core.values import Envelope
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import build_names
 from nodeagent.rules.receipts import Receipt
@@ -80,6 +82,7 @@ class PageView(Value, frozen=True):
     periods: Mapping[GpuUuid, Periods] = {}
     receipts: tuple[Receipt, ...] = ()
     """The newest receipts with faults."""
+    repairs: RepairState = RepairState()
 
 
 class Page(Value, frozen=True):
@@ -116,6 +119,7 @@ def render_overview(view: PageView) -> Steps:
         "facts": lambda: render_stats(state),
         "conditions": lambda: render_conditions(state),
         "gpus": lambda: render_gpus(state, view.trend),
+        "repairs": lambda: render_repairs(view.repairs, state.time_seconds),
         "devices": lambda: render_devices(state),
         "events": lambda: render_events(build_chains(describe_all(view))),
         "allocations": lambda: render_allocations(state, view.receipts),

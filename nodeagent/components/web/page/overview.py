@@ -15,7 +15,6 @@ from nodeagent.components.web.page.devices import render_devices, render_slices
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page.periods import Periods
-from nodeagent.components.web.page.repairs import render_repairs
 from nodeagent.components.web.page.sections import (
     render_allocations,
     render_conditions,
@@ -119,7 +118,7 @@ def render_overview(view: PageView) -> Steps:
         "facts": lambda: render_stats(state),
         "conditions": lambda: render_conditions(state),
         "gpus": lambda: render_gpus(state, view.trend),
-        "repairs": lambda: render_repairs(view.repairs, state.time_seconds),
+        "repairs": lambda: _render_repairs(view.repairs, state.time_seconds),
         "devices": lambda: render_devices(state),
         "events": lambda: render_events(build_chains(describe_all(view))),
         "allocations": lambda: render_allocations(state, view.receipts),
@@ -141,6 +140,14 @@ def render_overview(view: PageView) -> Steps:
         sections=sections,
         foot=f"<p>nodeagent {esc(state.version)} · pid {state.pid} · GPUs from {esc(state.gpu_source)}</p>",
     )
+
+
+def _render_repairs(repairs: RepairState, now_seconds: float) -> str:
+    if repairs.mode == "off":
+        return ""
+    from nodeagent.components.web.page.repairs import render_repairs  # noqa: PLC0415 - with repairs off nothing of them is loaded
+
+    return render_repairs(repairs, now_seconds)
 
 
 def describe_all(view: PageView) -> list[ChainEvent]:

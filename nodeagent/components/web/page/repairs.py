@@ -10,9 +10,7 @@ _HEAD: Final = ("Session", "GPUs", "Cause", "Rung", "State", "What is next", "Si
 
 
 def render_repairs(repairs: RepairState, now_seconds: float) -> str:
-    """A row for each session; nothing where repairs are off."""
-    if repairs.mode == "off":
-        return ""
+    """A row for each session."""
     plans = {plan.session: plan.sentence for plan in repairs.plans}
     standing = [one for one in repairs.sessions if one.is_open]
     closed = [one for one in repairs.sessions if not one.is_open][:CLOSED_SHOWN]

@@ -50,4 +50,6 @@ def test_a_calm_node_says_so_and_one_without_repairs_says_nothing() -> None:
     assert "No GPU needs" not in unsettled
     gone = replace(make_session(), ending=Ending.REMOVED, closed_seconds=5.0)
     assert 'class="tag warn"' in render_repairs(RepairState(mode="observe", sessions=(gone,)), 9.0)
-    assert render_repairs(RepairState(), 0.0) == ""
+    page = render_path("/", make_view())
+    assert page is not None
+    assert page.sections["repairs"] == ""

@@ -16,8 +16,11 @@ PASSES = "what is tested is what the passing of real time does, and more of it c
 STAYS = "what is tested is that nothing happens, which on a slow machine is only seen less well"
 REASONS: dict[str, dict[str, str]] = {
     "tests/browser/pictures.py": {"running_scene": "a picture shows what some seconds of samples have drawn"},
+    "tests/chaos/repair_story.py": {"*": PLAYS},
+    "tests/chaos/repaired_machine.py": {"is_repaired": PLAYS},
     "tests/chaos/room_story.py": {"*": PLAYS},
     "tests/chaos/story.py": {"*": PLAYS},
+    "tests/chaos/workshop.py": {"_reset": PLAYS},
     "tests/component/allocations/harness.py": {"held_by_an_earlier_run": JUMPS},
     "tests/component/app/test_crowded_agent.py": {"hold": "an attack has begun when its pauses have passed"},
     "tests/component/claims/harness.py": {"find_claim": JUMPS},

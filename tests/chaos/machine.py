@@ -324,11 +324,7 @@ class Machine:
         await self._admit_probe()
 
     async def settle(self) -> None:
-        """Have all end that was begun.
-
-        Raises:
-            Violated: it does not, after all patience.
-        """
+        """Have all end that was begun."""
         if self.tenants is not None:
             await self.wait(self._is_settled, "where all that was begun has ended", WELL_SECONDS)
 

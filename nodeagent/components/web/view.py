@@ -16,6 +16,7 @@ from nodeagent.components.web.page.periods import PeriodHistory
 from nodeagent.components.web.page.trend import Trends
 from nodeagent.core.values import ActiveCondition, ComponentReport, Envelope, GateState
 from nodeagent.model.gpu import Inventory
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.telemetry import NodeSample
 from nodeagent.rules.ids import Names, build_names
 from nodeagent.rules.receipts import Receipt
@@ -80,6 +81,7 @@ class NodeView:
             past=self._past,
             periods=self._periods.periods(),
             receipts=self._receipts(),
+            repairs=self._read(RepairState) or RepairState(),
         )
 
     def events(self) -> list[EventRecord]:

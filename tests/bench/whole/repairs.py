@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 from tests.bench.around.api_server import ApiServerThread, api_server
 from tests.bench.around.node import BenchNode, PluginProcess, bench_node
@@ -19,16 +18,14 @@ from tests.fakes.apiserver import NODE
 RESET_SECONDS = 5
 FIRMWARE_SILENT = 119
 ON = ("repairs.mode=act", "proof.idle=quick")
-IN_TURNS, SETTLE_SECONDS, QUIET_SECONDS, FAULTS = 3, 30.0, 60.0, 3
+SETTLE_SECONDS, QUIET_SECONDS, FAULTS = 30.0, 60.0, 3
 
 
 def measure() -> list[Row]:
-    weighed = [(_weigh(()), _weigh(ON)) for _ in range(IN_TURNS)]
-    more = median(on - off for (off, _), (on, _) in weighed)
-    quiet = [requests for _, (_, requests) in weighed]
+    (plain, _), (whole, requests) = _weigh(()), _weigh(ON)
     return [
-        Row("repairs and proof on and idle, more memory, PSS", "MiB", [more], limit=2),
-        Row("API requests in a quiet minute, repairs on", "", quiet, limit=0, limit_is_for=1.0),
+        Row("repairs and proof on and idle, more memory, PSS", "MiB", [whole - plain], limit=2),
+        Row("API requests in a quiet minute, repairs on", "", [requests], limit=0),
         Row(f"fault to free and proven, over a {RESET_SECONDS} s reset", "s", _measure_faults(), limit=10),
     ]
 

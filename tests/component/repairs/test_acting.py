@@ -229,19 +229,6 @@ async def test_a_refusal_for_peers_is_tried_again_with_the_peers(clock: FakeCloc
         assert [one for one in world.host.done if one.startswith("reset")] == ["reset 0", "reset 0,1,2,3"]
 
 
-async def test_settings_that_the_reset_took_are_put_back_and_what_fails_is_told(clock: FakeClock) -> None:
-    host = Host("strange", "done")
-    async with ActingWorld(clock, host).running() as world:
-        host.gpus[gpu_uuid(3)] = replace(host.gpus[gpu_uuid(3)], power_limit_milliwatts=1, persistence_mode=False)
-        host.setting = ToolAnswer(code=4, said="no permission")
-        await world.fail(3, ILL)
-        await anyio.sleep(20)
-    detail = world.session.attempts[0].detail
-    assert "persistence mode of GPU 3 was not set off: exit code 4: no permission" in detail
-    assert "persistence on 3" in host.done[-1:]
-    assert world.session.attempts[0].kept == ()
-
-
 @pytest.mark.parametrize(
     ("trouble", "outcome", "words"),
     [
@@ -294,42 +281,6 @@ async def test_an_act_that_the_agent_did_not_survive_has_failed_and_its_settings
     async with world.running():
         assert (world.session.attempts[0].outcome, world.session.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
         assert after.done == ["persistence on 3"]
-
-
-async def test_settings_are_owed_until_they_are_back_however_many_agents_are_killed(clock: FakeClock) -> None:
-    """The next agent is killed before it puts anything back; the one after does it once, and no step is told anew."""
-    host = Host("hang")
-    async with ActingWorld(clock, host).running() as world:
-        await world.fail(3, ILL)
-        memory = world.memory
-        kept = {number: replace(one) for number, one in memory.kept.items()}
-    memory.kept = kept
-    async with ActingWorld(clock, host, memory).running(1.0):
-        assert next(iter(memory.kept.values())).attempts[0].outcome is Outcome.UNKNOWN
-    after, changes = Host(), list[Change]()
-    after.gpus[gpu_uuid(3)] = replace(after.gpus[gpu_uuid(3)], persistence_mode=False)
-    world = ActingWorld(clock, after, memory)
-    world.judge({3: (ILL,)})
-    with keeping(changes.append):
-        async with world.running():
-            await anyio.sleep(600)
-    assert after.done == ["persistence on 3"]
-    assert changes == []
-    assert world.session.attempts[0].kept == ()
-
-
-async def test_settings_are_put_back_once_the_driver_answers(clock: FakeClock) -> None:
-    host = Host("strange")
-    host.refuses_reading = True
-    async with ActingWorld(clock, host).running() as world:
-        await world.fail(3, ILL)
-        host.gpus[gpu_uuid(3)] = replace(host.gpus[gpu_uuid(3)], persistence_mode=False)
-        await anyio.sleep(60)
-        assert host.done[-1] == "resume"
-        host.refuses_reading = False
-        await anyio.sleep(20)
-        assert host.done[-1] == "persistence on 3"
-        assert world.session.attempts[0].kept == ()
 
 
 @pytest.mark.parametrize("is_well", [True, False])

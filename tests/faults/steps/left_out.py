@@ -25,6 +25,7 @@ LEFT_OUT: Final = {
     "edge/mps/host.py rmdir": "of a resource's own daemon, as the removal that is met",
     "edge/kube/credentials.py rmtree": "a directory that a killed agent left; the next reading removes the rest",
     "edge/host/files/container_label.py setxattr": "hosts with SELinux",
+    "edge/host/vgpu/ended_processes.py": "slots of processes in containers, freed again by the next look",
     "edge/mps/launch.py": "in the process that becomes the daemon: it ends, and is begun again",
     "rules/offer/sharing.py rename": "a word of the configuration",
 }

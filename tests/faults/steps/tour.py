@@ -15,6 +15,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from nodeagent.model.claims import ClaimReference
+from nodeagent.rules.container_receipts import RECEIPT_FOLDERS
 from nodeagent_sim.kubelet.kubelet import KubeletDown
 from nodeagent_sim.kubelet.pods import AdmissionRefused, ContainerStartFailed
 from tests.chaos.hardware import GPUS, WHOLE
@@ -230,6 +231,11 @@ class Tour:
         # The last daemon takes with it what all of them share; what a life that was killed leaves goes with the next.
         await self._until("what daemons share is gone", is_gone)
         await self._until("nobody has anything", self._is_empty)
+        await self._until("the receipts of containers are gone", self._has_no_receipts)
+
+    async def _has_no_receipts(self) -> bool:
+        place = self._machine.state_dir / RECEIPT_FOLDERS
+        return not await run_sync(lambda: place.is_dir() and any(place.iterdir()))
 
     async def _repair(self) -> None:
         """A GPU is reset; where the agent dies of it, the node reboots."""

@@ -28,6 +28,7 @@ from nodeagent.components.web.page.topology import render_topology
 from nodeagent.core.values import Envelope
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.ids import GpuUuid
+from nodeagent.model.repairs import RepairState
 from nodeagent.model.values import Value
 from nodeagent.rules.ids import build_names
 from nodeagent.rules.receipts import Receipt
@@ -80,6 +81,7 @@ class PageView(Value, frozen=True):
     periods: Mapping[GpuUuid, Periods] = {}
     receipts: tuple[Receipt, ...] = ()
     """The newest receipts with faults."""
+    repairs: RepairState = RepairState()
 
 
 class Page(Value, frozen=True):
@@ -116,6 +118,7 @@ def render_overview(view: PageView) -> Steps:
         "facts": lambda: render_stats(state),
         "conditions": lambda: render_conditions(state),
         "gpus": lambda: render_gpus(state, view.trend),
+        "repairs": lambda: _render_repairs(view.repairs, state.time_seconds),
         "devices": lambda: render_devices(state),
         "events": lambda: render_events(build_chains(describe_all(view))),
         "allocations": lambda: render_allocations(state, view.receipts),
@@ -137,6 +140,14 @@ def render_overview(view: PageView) -> Steps:
         sections=sections,
         foot=f"<p>nodeagent {esc(state.version)} · pid {state.pid} · GPUs from {esc(state.gpu_source)}</p>",
     )
+
+
+def _render_repairs(repairs: RepairState, now_seconds: float) -> str:
+    if repairs.mode == "off":
+        return ""
+    from nodeagent.components.web.page.repairs import render_repairs  # noqa: PLC0415 - with repairs off nothing of them is loaded
+
+    return render_repairs(repairs, now_seconds)
 
 
 def describe_all(view: PageView) -> list[ChainEvent]:

@@ -6,7 +6,7 @@ Owns the scalar kinds; lists, maps and nested sections are in `compound`.
 
 import re
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -259,3 +259,9 @@ class Maybe(Struct, Generic[T], frozen=True):
     def json_schema(self) -> dict[str, object]:
         """The kind, null or the empty text."""
         return {"anyOf": [self.kind.json_schema(), {"type": "null"}, {"const": ""}]}
+
+
+QUALIFIED_NAME: Final = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+"""A name of Kubernetes with a domain in front, or without."""
+LABEL_KEY: Final = Text("a label's key, such as example.com/team", QUALIFIED_NAME, 317)
+NAMESPACE: Final = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)

@@ -17,9 +17,8 @@ from nodeagent.config.sections.claims import locate_registration, locate_service
 from nodeagent.config.sections.containers_rules import judge_containers
 from nodeagent.config.sections.devices_rules import judge_devices
 from nodeagent.config.sections.driver_upgrades import judge_upgrade
-from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions, judge_reboot
+from nodeagent.config.sections.repairers import judge_drain, judge_node_conditions, judge_reboot, judge_slots
 from nodeagent.config.sections.sharing import DEFAULT_PREFIX
-from nodeagent.config.sections.slots import judge_slots
 from nodeagent.model.labels import GPU_MODEL_LABEL, OWN_LABELS
 
 # sun_path holds 108 bytes with its closing zero.

@@ -31,7 +31,7 @@ class Rung(StrEnum):
 
     @property
     def is_reset(self) -> bool:
-        """Whether the rung resets each GPU that it hits, so that the guard counts it for each."""
+        """Whether the rung resets every GPU of the domain, and counts for the guard of each."""
         return self in {Rung.RESET, Rung.BUS_RESET, Rung.RELOAD_DRIVER}
 
 
@@ -168,7 +168,7 @@ class Attempt(Value, frozen=True):
 
 
 class FaultSession(Value, frozen=True):
-    """The faults of one or several GPUs that are repaired together, and what was done about them."""
+    """The faults of one or several GPUs repaired together, with the attempts."""
 
     number: int
     """0 before the session is in the journal."""

@@ -186,7 +186,7 @@ class ClusterWiring:
         section, spread = live.now.kubernetes, Random()  # noqa: S311 - spreads load, keeps no secret
         own = (section.namespace, section.pod_name)
         silence = section.watch_silence_seconds
-        pods = KubeValidationPod(self.use_client(), self._node_name, own, spread, silence_seconds=silence)
+        pods = KubeValidationPod(self.use_client(), self.node_name, own, spread, silence_seconds=silence)
         return WorkloadValidation(bus, conditions, live, pods)
 
     def use_client(self) -> KubeClient:
@@ -200,11 +200,11 @@ class ClusterWiring:
         return KubeClaims(self.use_client())
 
     def open_binding(self) -> tuple[KubeNominatedPods, KubeClaims]:
-        """The pods that are chosen for this node, and their claims."""
+        """The pods chosen for this node, with the claims."""
         spread = Random()  # noqa: S311 - spreads load, keeps no secret
         silence = self._live.now.kubernetes.watch_silence_seconds
         client = self.use_client()
-        return KubeNominatedPods(client, self._node_name, spread, silence_seconds=silence), KubeClaims(client)
+        return KubeNominatedPods(client, self.node_name, spread, silence_seconds=silence), KubeClaims(client)
 
     async def open_pod_requests(self) -> KubePodRequests:
         """The requests of pods."""

@@ -1,4 +1,4 @@
-"""Commands about single GPUs: what they are, who may have them, and what is done to them."""
+"""Commands about single GPUs: identity, allocation modes, and acts on a GPU."""
 
 from nodeagent.cli.commands.shared import (
     ASKING,

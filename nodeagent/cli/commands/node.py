@@ -1,4 +1,4 @@
-"""Commands that show the node as a whole: its state, its GPUs, their holders."""
+"""Commands about the whole node: state, GPUs, holders."""
 
 from nodeagent.cli.commands.shared import (
     ASKING,

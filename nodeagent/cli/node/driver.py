@@ -20,7 +20,7 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
-    """Whom an upgrade would touch, and what keeps it back."""
+    """The pods touched by an upgrade, and the obstacles."""
     agent, state = ask(arguments, "upgrades", UpgradeState)
     write_answer(arguments, streams, state, "".join(f"{line}\n" for line in describe_plan(state)), agent)
     return ExitCode.OK

@@ -34,7 +34,7 @@ _MARKER_RETRY_SECONDS = 5.0
 
 
 class DriverHost(NamedTuple):
-    """The driver on this host, and what is repaired around it."""
+    """The driver on this host, with files and device nodes around the driver."""
 
     probe: DriverProbe
     nodes: DeviceNodes | None = None

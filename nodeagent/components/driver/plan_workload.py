@@ -23,7 +23,7 @@ def choose_resource(plugin: PluginState | None) -> str:
 
 
 def judge_pod(pod: ValidationPod | None) -> WorkloadResult | None:
-    """What the pod shows; `None` while it is on its way."""
+    """The verdict by the pod; `None` while the pod is on the way."""
     if pod is None:
         return WorkloadResult(passed=False, detail="somebody deleted the pod before its end")
     if pod.phase == "Succeeded":

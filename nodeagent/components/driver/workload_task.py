@@ -90,7 +90,7 @@ class WorkloadValidation:
         return judge_late_pod(seen, limit_seconds)
 
     async def _remove(self, pods: KubeValidationPod) -> None:
-        """Remove the pod at the end of each try, also of one that was cancelled; its owner goes with it otherwise."""
+        """Remove the pod at the end of each try, also of a cancelled one."""
         with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
             try:
                 await pods.remove()

@@ -257,9 +257,8 @@ class Exporter:
             *build_upgrade_families(self._bus.read(UpgradeState)),
             *build_proof_families(self._bus.read(GpuProofs), self._bus.read(Inventory)),
         )
-        part = RenderedBlocks() if is_stale else self._part
         fresh = [*self._render_standing(), *self._own_blocks.render(own)]
-        return join_scrape(part, fresh, openmetrics=openmetrics, gzip=gzip)
+        return join_scrape(RenderedBlocks() if is_stale else self._part, fresh, openmetrics=openmetrics, gzip=gzip)
 
     def _is_stale(self) -> bool:
         age = self._clock.wall() - self._rendered_seconds

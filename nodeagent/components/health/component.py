@@ -237,8 +237,7 @@ class Health:
         else:
             finding = judge_report(event.kind, event.data)
             if finding is not None:
-                # A driver that asks for no recovery knows nothing of a proof.
-                is_correctable = event.kind != PROOF_FAILED
+                is_correctable = event.kind != PROOF_FAILED  # The driver knows nothing of a proof.
                 self._judge.note_finding(event.gpu, finding, self._now(), is_correctable=is_correctable)
             elif event.kind == "gpu_back":
                 self._judge.note_back(event.gpu)

@@ -216,7 +216,7 @@ class Repairs:
         self._waker.wake()
 
     async def _follow_act(self, findings: Findings) -> None:
-        """Write what an act came to, once its end and its proof are known."""
+        """Write the outcome of an act, once the end and the proof are known."""
         acting, sessions, inventory = self._acting, self._journal.sessions() or {}, self._bus.read(Inventory)
         if acting is None or acting.reading is None or inventory is None:
             return
@@ -258,7 +258,7 @@ class Repairs:
             self._is_late = True
 
     async def _clear(self, findings: Findings) -> bool:
-        """Close the GPUs of the session whose turn it is, and have everybody leave; whether they may be acted on."""
+        """Close the GPUs of the next session, and have everybody leave; whether the act may begin."""
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
         if sessions is None or inventory is None or not self._is_settled:
             return False
@@ -303,7 +303,7 @@ class Repairs:
             self._left.add(session.number)
 
     async def _begin_act(self) -> None:
-        """Begin the act of the session that nothing keeps back, after its intent is durable."""
+        """Begin the act of a session without obstacles, after the intent is durable."""
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
         plan = next((one for one in self._plan() if not one.obstacles), None)
         session = (self._journal.sessions() or {}).get(plan.session if plan is not None else 0)

@@ -75,11 +75,11 @@ class SlotHolding:
 
     @property
     def refusals(self) -> Mapping[int, str]:
-        """What keeps the session whose turn it is from its slots, by the session's number."""
+        """The reasons why a session has no slots, by the session's number."""
         return {self._turn.session: self._turn.refusal} if self._turn is not None and self._turn.refusal else {}
 
     def describe(self) -> SlotUse | None:
-        """What is told of slots; `None` where a repair needs none."""
+        """The use of slots; `None` where a repair needs none."""
         if not self.is_bounded:
             return None
         allowed = self._slots.allowed if self._slots is not None and self._turn is not None else {}

@@ -22,7 +22,7 @@ from nodeagent.rules.repair.outcomes import list_owed
 
 
 class PuttingBack:
-    """What the acts of this node owe."""
+    """Settings, modules and requests owed by the acts of this node."""
 
     def __init__(
         self, ports: ActPorts, acting: Acting, bus: Bus, live: LiveSettings, clock: Clock, wake: Callable[[], None]

@@ -55,7 +55,7 @@ class DriverReload:
         return add_remarks(reading, remarks)
 
     async def restore(self, driver: ReloadedDriver) -> None:
-        """Bring back what an agent took away that did not live to bring it back."""
+        """Bring back the modules and services that a killed agent took away."""
         problem = await self._modules.load(driver.modules[::-1]) if driver.modules else ""
         remarks = [*([problem] if problem else []), *await self._start(driver)]
         self._log.info("repair_driver_restored", driver=driver, remarks=remarks)

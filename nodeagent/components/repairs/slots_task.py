@@ -34,7 +34,7 @@ _CUT_SHORT: Final = "cut short"
 
 
 class RepairSlots:
-    """The slots of this node's repairs; a restarted agent finds its slots by their holder."""
+    """The slots of this node's repairs; a restarted agent finds the slots by the holder."""
 
     def __init__(self, store: KubeSlots, node: str, read_boot: Callable[[], str], clock: Clock) -> None:
         self._store, self._node, self._read_boot, self._clock = store, node, read_boot, clock
@@ -76,7 +76,7 @@ class RepairSlots:
                 await self._write(domain, slots, own, session, rung)
 
     async def give_back(self, domains: Iterable[Domain], session: int, *, is_proven: bool | None = None) -> bool:
-        """Give back what the session holds, wide to narrow; `None` for a repair that did not take place.
+        """Give back the slots of the session, wide to narrow; `None` without a repair.
 
         Returns whether nothing is left to be given back; what is left is free when its time is over.
         """

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nodeagent.config.compound import ListOf, MapOf, Nested
-from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
+from nodeagent.config.kinds import LABEL_KEY, NAMESPACE, AbsolutePath, Flag, Maybe, Number, OneOf, Regex, Text, Whole
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.repairers import NodeConditionSettings, NvsentinelSettings
 
@@ -13,17 +13,11 @@ LabelSink: TypeAlias = Literal["node", "nfd_file", "node_feature", "stdout"]
 LabelCompatibility: TypeAlias = Literal["gpu_manager"]
 RefusedPhase: TypeAlias = Literal["failed", "pending"]
 
-NAMESPACE = Text("a namespace", r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", 63)
 POD_NAME = Text("the name of a pod", r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253)
 TAINT = Text(
     "a taint such as nvidia.com/gpu-starting:NoSchedule",
     r"[A-Za-z0-9./_-]+(=[A-Za-z0-9._-]*)?:(NoSchedule|PreferNoSchedule|NoExecute)",
     400,
-)
-LABEL_KEY = Text(
-    "a label's key, such as example.com/team",
-    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
-    317,
 )
 LABEL_VALUE = Text("a label's value", r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", 63)
 EXTENDED_RESOURCE = Text("a resource name with its domain", r"[a-z0-9.-]+/[A-Za-z0-9._-]+", 253)

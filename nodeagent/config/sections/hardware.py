@@ -10,8 +10,7 @@ from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Tex
 from nodeagent.config.knobs import Section, knob
 from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.config.sections.health_limits import HealthLimits
-from nodeagent.config.sections.repairers import DrainSettings, RebootAnnotation, RebootWebhook
-from nodeagent.config.sections.slots import SlotsSettings
+from nodeagent.config.sections.repairers import DrainSettings, RebootAnnotation, RebootWebhook, SlotsSettings
 from nodeagent.model.orders import RELEASE_SECONDS
 
 SIMULATED = "simulated:"

@@ -8,10 +8,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, Number, OneOf, Text
+from nodeagent.config.compound import ListOf, Nested
+from nodeagent.config.kinds import (
+    LABEL_KEY,
+    NAMESPACE,
+    QUALIFIED_NAME,
+    AbsolutePath,
+    Flag,
+    Maybe,
+    Number,
+    OneOf,
+    Text,
+    Whole,
+)
 from nodeagent.config.knobs import Section, knob, required
 from nodeagent.model.cluster import DEVICE_PREFIX
 from nodeagent.model.nvidia import LABEL_PREFIX
+from nodeagent.model.slots import CLUSTER
 
 if TYPE_CHECKING:
     from nodeagent.config.schema import Settings
@@ -25,8 +38,6 @@ KUBERNETES_TYPES: Final = frozenset(
     {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "OutOfDisk"}
 )
 """Node conditions of the kubelet and of the cloud's network."""
-_QUALIFIED: Final = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-"""A name of Kubernetes with a domain in front, or without."""
 _OWN_PREFIXES: Final = (LABEL_PREFIX, DEVICE_PREFIX, "nodeagent.io/")
 
 
@@ -34,7 +45,7 @@ class NodeConditionSettings(Section):
     """A node condition for a program that repairs or replaces nodes."""
 
     type: str = required(
-        Text("the type of a node condition such as AcceleratedHardwareReady", _QUALIFIED, 316),
+        Text("the type of a node condition such as AcceleratedHardwareReady", QUALIFIED_NAME, 316),
         "the type of the condition that the other program reads",
     )
     true_means: Polarity = required(
@@ -107,7 +118,7 @@ class RebootAnnotation(Section):
     """The annotation of the node that requests a reboot."""
 
     key: str = knob(
-        Text("an annotation's key, such as example.com/reboot", _QUALIFIED, 317),
+        Text("an annotation's key, such as example.com/reboot", QUALIFIED_NAME, 317),
         "nodeagent.io/reboot-requested",
         "the key of the annotation; the agent removes the annotation after the boot",
         "a key of the agent's own disturbs no other program",
@@ -202,3 +213,46 @@ def judge_node_conditions(settings: "Settings") -> Iterator[tuple[str, str]]:
                 f"{each.type} is there {counts[each.type]} times, and a condition has one status; leave one of them"
             )
             yield path, message
+
+
+SLOTS_MAX: Final = 100
+
+
+class SlotDomainSettings(Section):
+    """Nodes with the same value of a label, of which only so many are repaired at once."""
+
+    label: str = required(
+        LABEL_KEY, "the key of the label whose value names the node's domain; `cluster` for all nodes"
+    )
+    slots: int = required(Whole(1, SLOTS_MAX), "how many nodes of one value are repaired at once: so many Leases stand")
+
+
+class SlotsSettings(Section):
+    """The slots of repairs."""
+
+    domains: tuple[SlotDomainSettings, ...] = knob(
+        ListOf(Nested(SlotDomainSettings)),
+        (),
+        "the domains in which a repair takes a slot each, narrow to wide; without any each node repairs by itself",
+        "racks and pools have other labels in each cluster, and the Leases have to stand before",
+    )
+    namespace: str | None = knob(
+        Maybe(NAMESPACE),
+        None,
+        "the namespace of the Leases; empty means that of `kubernetes.namespace`",
+        "the chart makes the Leases beside the agent",
+    )
+
+
+def judge_slots(settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Every breach: path and message."""
+    domains = settings.repairs.slots.domains
+    for index, each in enumerate(domains):
+        path = f"repairs.slots.domains[{index}].label"
+        if each.label in {earlier.label for earlier in domains[:index]}:
+            yield path, f"{each.label} is there already, and a repair takes one slot of it; leave it out"
+        elif each.label == CLUSTER and each is not domains[-1]:
+            yield path, "the domain of all nodes is the widest; give it last"
+    if domains and settings.kubernetes.enabled == "false":
+        message = "slots are Leases of the API server, and kubernetes.enabled is false; give no domain, or auto there"
+        yield "repairs.slots.domains", message

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 from nodeagent.config.compound import ListOf
-from nodeagent.config.kinds import AbsolutePath, Flag, Maybe, OneOf, Text
+from nodeagent.config.kinds import NAMESPACE, AbsolutePath, Flag, Maybe, OneOf, Text
 from nodeagent.config.knobs import Section, knob
-from nodeagent.config.sections.cluster import NAMESPACE
 from nodeagent.config.sections.hardware import VARIABLE
 from nodeagent.model.shim_names import RUNTIME_NAMES, SHIM_PLACE, SHIM_PROGRAM
 

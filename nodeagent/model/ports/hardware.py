@@ -61,7 +61,7 @@ class DriverModules(ModuleLoader, Protocol):
         ...
 
     async def unload(self, modules: Sequence[str]) -> ToolAnswer:
-        """Unload modules that nothing uses, in this order, bounded in time."""
+        """Unload unused modules in order, bounded in time."""
         ...
 
 
@@ -199,7 +199,7 @@ class ProcessPlaces(Protocol):
 
 
 class GpuAccess(NamedTuple):
-    """What changes GPUs, and what finds the pods of their processes."""
+    """Changes of GPUs, and the pods of GPU processes."""
 
     partitioning: GpuPartitioning
     places: ProcessPlaces | None = None

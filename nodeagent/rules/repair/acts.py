@@ -1,4 +1,4 @@
-"""Acts: what mode act may do by itself, what an answer makes of a session, and what the polls after an act prove."""
+"""Acts: the reach of mode act, the session after an answer, and the proof by the polls after an act."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -90,9 +90,9 @@ def is_request_stale(node: ClusterNode | None, key: str, sessions: Iterable[Faul
 
 
 def take_reading(session: FaultSession, reading: Reading, inventory: Inventory, moment: Moment) -> FaultSession:
-    """The session after an act without success; a refusal that names further GPUs takes these in.
+    """The session after an act without success; GPUs named by a refusal are taken in.
 
-    A refusal that names no GPU that is new has nothing to try again with: it is a refusal for good.
+    A refusal without a new GPU has nothing to try again with, and is a refusal for good.
     """
     if reading.outcome is None:
         return session

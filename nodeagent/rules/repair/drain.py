@@ -1,4 +1,4 @@
-"""The drain of a domain: who has its GPUs, and what is done about each of them now.
+"""The drain of a domain: the holders of the GPUs, and the next step about each.
 
 Laws: who holds no GPU of the domain is asked nothing. A process without a pod is named and never ended. A budget has
 the last word, except about a pod whose GPU is dead. After the deadline nobody is evicted any more.

@@ -32,7 +32,7 @@ class Moment(Value, frozen=True):
 
 
 def resume_session(session: FaultSession, moment: Moment) -> FaultSession:
-    """A session as a starting agent takes it up; a reboot waits for its proof, whoever asked for it."""
+    """A session taken up by a starting agent; a reboot waits for the proof, whoever asked."""
     attempt = session.under_way
     if attempt is not None and (attempt.boot == moment.boot or attempt.rung is not Rung.REBOOT):
         session = end_attempt(session, Outcome.UNKNOWN, moment, "the agent ended before the attempt did")

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nodeagent.config.sections.slots import SlotDomainSettings
+from nodeagent.config.sections.repairers import SlotDomainSettings
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.repairs import Ending, FaultSession, Rung
 from nodeagent.model.slots import CLUSTER, Domain, Holder, Slot
@@ -157,7 +157,7 @@ def note_repair(first: Slot, own: Slot, *, is_proven: bool) -> str:
 
 
 def find_result(session: FaultSession, since_seconds: float) -> bool | None:
-    """Whether the repair that took its slots at that time was proven; `None` for a repair that did not take place."""
+    """Whether the repair with slots taken at a time was proven; `None` without a repair."""
     if session.ending is Ending.REPAIRED:
         return True
     if session.ending in {Ending.REMOVED, Ending.JOINED}:

@@ -9,8 +9,7 @@ from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
 from nodeagent.config.sections.hardware import RepairsSettings
-from nodeagent.config.sections.repairers import DrainSettings
-from nodeagent.config.sections.slots import SlotDomainSettings, SlotsSettings
+from nodeagent.config.sections.repairers import DrainSettings, SlotDomainSettings, SlotsSettings
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.repairers import REPAIRS_LABEL
 from nodeagent.model.repairs import Ending, Outcome, Rung, SlotUse

@@ -1,4 +1,4 @@
-"""Fault sessions on the page: the open ones with their plans, then the last ones that were closed; pure."""
+"""Fault sessions on the page: open sessions with plans, then the last closed sessions; pure."""
 
 from typing import Final
 

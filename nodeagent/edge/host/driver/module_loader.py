@@ -51,7 +51,7 @@ class HostModules:
         self._proc_root, self._sys_root, self._host_root = proc_root, sys_root, host_root
 
     async def load(self, modules: Sequence[str]) -> str:
-        """Load the modules, and those that these need; empty when done, else what stood in the way."""
+        """Load the modules with the modules below; empty when done, else the obstacle."""
         try:
             with noting("module", " ".join(modules), "load"):
                 await self._load(modules)
@@ -80,7 +80,7 @@ class HostModules:
         return await self._read(lambda: read_loaded_modules(RELOADED_MODULES, self._sys_root), "reading kernel modules")
 
     async def unload(self, modules: Sequence[str], timeout_seconds: float = _UNLOAD_SECONDS) -> ToolAnswer:
-        """Unload modules that nothing uses, in this order."""
+        """Unload unused modules, in order."""
         answer = ToolAnswer(code=None)
         with suppress(ModulesNotUnloaded), noting("module", " ".join(modules), "unload"):
             answer = await self._run_removal(modules, timeout_seconds)
@@ -105,7 +105,7 @@ class HostModules:
         return run_command((*command, *_FLAGS, *modules), self._timeout_seconds) if command else _NO_PROGRAM
 
     def _find_modprobe(self) -> tuple[str, ...]:
-        """The kernel's own word for the program by which it loads modules; empty where it is to load none."""
+        """The kernel's program for loading modules; empty where the kernel is to load none."""
         program = read_attribute(self._proc_root / "sys/kernel/modprobe")
         root = () if self._host_root == Path("/") else ("chroot", str(self._host_root))
         return (*root, program) if program else ()

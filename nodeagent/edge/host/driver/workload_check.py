@@ -1,4 +1,4 @@
-"""Whether the container of this process can use the GPU that it was given: device nodes, libraries, a computation.
+"""Whether the container of this process can use its GPU: device nodes, libraries, a computation.
 
 Refuses to look at the host: everything is seen as a program of the container sees it.
 """

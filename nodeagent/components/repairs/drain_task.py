@@ -78,9 +78,9 @@ class DomainDrain:
         self._last = {uid: last for uid, last in self._last.items() if uid in here}
         self._tell(session, steps)
         is_open = told.since_seconds is None
-        self.has_pods = is_open or any(
-            step.holder.pod is not None and step.step is not DrainStep.LEAVE for step in steps
-        )
+        # Without an API server nobody is asked, and a pod may still end by itself.
+        asked = [one for one in steps if one.step is not DrainStep.LEAVE or self._pods is None]
+        self.has_pods = is_open or any(one.holder.pod is not None for one in asked)
         return (*(holder.name for holder in holders), *((_OPEN,) if is_open and not holders else ()))
 
     async def compare(self, domain: Iterable[SessionGpu]) -> tuple[str, ...]:

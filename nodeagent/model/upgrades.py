@@ -57,11 +57,6 @@ class PutAside(Value, frozen=True):
     driver_pods: tuple[str, ...] = ()
     """The pods that brought the old driver and leave with the driver, as `namespace/name`."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody waits to come back."""
-        return not self.labels and not self.services
-
 
 class DriverUpgrade(Value, frozen=True):
     """An upgrade of the node's driver, from beginning to end."""

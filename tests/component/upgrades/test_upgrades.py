@@ -9,11 +9,12 @@ from nodeagent.components.upgrades.component import DUE, FAILED, UNDER_WAY
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import PAUSED_FOR_UPGRADE
+from nodeagent.model.drains import BoundPod
 from nodeagent.model.errors import ControlRefused
 from nodeagent.model.orders import ABORT_UPGRADE, PAUSE_UPGRADE, RESUME_UPGRADE
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase
-from tests.component.upgrades.world import BY_COMMAND, EXPORTER, HELD, LONG, Host, Memory, World
+from tests.component.upgrades.world import BY_COMMAND, EXPORTER, HELD, LONG, POD, Host, Memory, World
 from tests.support.gpus import gpu_uuid
 from tests.support.repairs import NEW, OLD, make_upgrade
 from tests.support.virtual_time import FakeClock
@@ -196,3 +197,22 @@ async def test_an_upgrade_that_is_given_up_without_modules_loads_what_is_there(c
         await anyio.sleep(60)
         assert world.upgrade.ending is UpgradeEnding.ABORTED
     assert host.labels[EXPORTER] == "true"
+
+
+async def test_a_pod_that_is_not_asked_to_leave_is_waited_for(clock: FakeClock) -> None:
+    """A DaemonSet's pod until what has it is paused; without an API server any pod, before others are paused."""
+    host = Host()
+    world = World(clock, host)
+    world.pods.seen = BoundPod(pod=POD, version="7", controller="DaemonSet")
+    world.bus.publish_state(HELD, source="test")
+    async with world.running(LONG):
+        assert (world.upgrade.phase, world.pods.asked) == (UpgradePhase.PAUSE, [])
+        assert "keep the DaemonSet from the node" in world.detail(UPGRADE_DRAINING)
+    lonely = World(clock, Host(), has_cluster=False)
+    lonely.bus.publish_state(HELD, source="test")
+    async with lonely.running(LONG):
+        assert (lonely.upgrade.phase, lonely.host.done) == (UpgradePhase.DRAIN, [])
+        assert "there is no API server that could ask it to leave" in lonely.detail(UPGRADE_DRAINING)
+        lonely.bus.publish_state(AllocationTable(), source="test")
+        await anyio.sleep(LONG)
+        assert lonely.upgrade.ending is UpgradeEnding.DONE

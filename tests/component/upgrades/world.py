@@ -205,7 +205,7 @@ class World:
             self.conditions,
             clock,
             self.live,
-            self.pods,
+            self.pods if has_cluster else None,
             None,
             source=CordonSource.DRIVER,
         )

@@ -142,4 +142,3 @@ def test_the_state_knows_what_is_under_way_and_how_long_it_took() -> None:
     assert UpgradeState(upgrades=(failed, done)).last_seconds == 240.0
     assert UpgradeState(upgrades=(failed,)).last_seconds is None
     assert UpgradeState(upgrades=(make_upgrade(number=3), done)).under_way == make_upgrade(number=3)
-    assert done.put_aside.is_empty

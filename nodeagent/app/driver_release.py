@@ -14,6 +14,7 @@ from nodeagent.model.errors import ControlRefused, DriverError
 from nodeagent.model.orders import RELEASE, RESUME, ReleaseCommand
 from nodeagent.model.ports import GpuSource
 from nodeagent.model.repairs import RepairState
+from nodeagent.model.upgrades import UpgradePhase, UpgradeState
 
 
 class DriverRelease:
@@ -54,13 +55,19 @@ class DriverRelease:
         return "the driver is taken back"
 
     def _refuse_during_act(self) -> None:
-        """Leave the driver to a reset that is under way, whoever asks."""
+        """Leave the driver to a reset or an upgrade that is under way, whoever asks."""
         repairs = self._bus.read(RepairState)
         if repairs is not None and repairs.with_driver:
             number = repairs.with_driver
             raise ControlRefused(
                 f"session {number} of the repairs has the driver until its reset has ended:"
                 f" see `nodeagent repairs explain {number}`"
+            )
+        upgrades = self._bus.read(UpgradeState)
+        upgrade = upgrades.under_way if upgrades is not None else None
+        if upgrade is not None and upgrade.phase in {UpgradePhase.UNLOAD, UpgradePhase.INSTALL}:
+            raise ControlRefused(
+                f"upgrade {upgrade.number} has the driver until the new one is in: see `nodeagent driver status`"
             )
 
     async def run(self) -> None:

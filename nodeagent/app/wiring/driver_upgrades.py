@@ -7,12 +7,13 @@ from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.mig_paused_clients import MigCluster
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.host_services_task import HostServices, RunOnHost
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
-from nodeagent.components.upgrades.put_aside_task import RunOnHost
+from nodeagent.config.live import LiveSettings
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.container_runtime.tools import enter_root
-from nodeagent.edge.host.driver.tool_child import NOT_STARTED, run_tool
+from nodeagent.edge.host.driver.tool_child import run_tool
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.kube.evictions import KubeDraining
 from nodeagent.model.allocation import PodIdentity
@@ -50,15 +51,10 @@ def run_on_host(host_root: Path) -> RunOnHost:
     return run
 
 
-def run_beside_the_simulation(run: RunOnHost) -> RunOnHost:
-    """Runs commands as on a real node, but for services: made-up GPUs have no services."""
-
-    async def run_all_but_services(argv: Sequence[str], timeout_seconds: float) -> ToolAnswer:
-        if argv[0] == "systemctl":
-            return ToolAnswer(code=NOT_STARTED, said="made-up GPUs have no services")
-        return await run(argv, timeout_seconds)
-
-    return run_all_but_services
+def find_services(live: LiveSettings, hardware: Hardware) -> HostServices:
+    """The services of the host that have the driver open; made-up GPUs have none."""
+    is_real, run = hardware.simulation is None, run_on_host(live.now.node.host_root)
+    return HostServices(run, lambda: live.now.driver.services if is_real else ())
 
 
 def build_upgrades(
@@ -72,13 +68,13 @@ def build_upgrades(
 ) -> Upgrades:
     """The component; `draining` asks pods to leave, and finds processes, `None` for simulated GPUs."""
     assert hardware.modules is not None
-    run = run_on_host(services.live.now.node.host_root)
     ports = UpgradePorts(
         probe=hardware.probe,
         gpus=hardware.gpus,
         modules=hardware.modules,
         drain=DomainDrain(*services, *draining, source=CordonSource.DRIVER),
-        run_on_host=run if hardware.simulation is None else run_beside_the_simulation(run),
+        run_on_host=run_on_host(services.live.now.node.host_root),
+        services=find_services(services.live, hardware),
         cluster=cluster,
         prover=prover,
     )

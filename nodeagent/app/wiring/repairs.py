@@ -1,10 +1,9 @@
 """Builds the component that keeps fault sessions, and in mode act what acts on GPUs and the node."""
 
-from collections.abc import Sequence
-
 from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
+from nodeagent.app.wiring.driver_upgrades import find_services
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import Repairs
 from nodeagent.components.repairs.drain_task import DomainDrain
@@ -14,7 +13,6 @@ from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.repairers import RebootWebhook
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.log.audit import noting
-from nodeagent.edge.container_runtime.tools import enter_root
 from nodeagent.edge.host.driver.tool_child import run_tool
 from nodeagent.edge.host.errors import HostError
 from nodeagent.edge.host.host_worker import HostWorker
@@ -106,24 +104,17 @@ def build_repairs(
     drain, node = DomainDrain(*services, cluster.open_draining(), users), cluster.open_node()
     reboot = RebootRequest(live, cluster.node_name, node)
     withdraw = reboot.withdraw if node is not None else None
-    reload = build_reload(live, hardware)
+    reload = build_reload(services, hardware)
     ports = ActPorts(hardware.gpus, hardware.tool, reboot.request, drain, prover, withdraw, reload)
     return Repairs(*services, journal, ports, slots)
 
 
-def build_reload(live: LiveSettings, hardware: Hardware) -> DriverReload | None:
+def build_reload(services: Services, hardware: Hardware) -> DriverReload | None:
     """The means to reload the driver; `None` for GPUs without kernel modules."""
     if hardware.modules is None:
         return None
-
-    async def run_on_host(command: Sequence[str], timeout_seconds: float) -> ToolAnswer:
-        return await run_tool(enter_root(live.now.node.host_root, command), timeout_seconds)
-
     return DriverReload(
-        hardware.modules,
-        run_on_host,
-        lambda: live.now.repairs.reload_services,
-        lambda: hardware.read_place().is_host_driver,
+        hardware.modules, find_services(services.live, hardware), lambda: hardware.read_place().is_host_driver
     )
 
 

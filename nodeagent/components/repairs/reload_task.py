@@ -4,21 +4,17 @@ Owns the order, and that whatever was taken away comes back, however the reload 
 somebody uses stays, and whoever uses the module is named.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
-from nodeagent.core.log.audit import noting
+from nodeagent.components.repairs.host_services_task import HostServices
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import DriverModules
-from nodeagent.model.repairs import Outcome, ReloadedDriver, ToolAnswer
+from nodeagent.model.repairs import Outcome, ReloadedDriver
 from nodeagent.rules.driver_modules import plan_reload
 from nodeagent.rules.repair.outcomes import Reading, add_remarks, read_removal
 
-SERVICE_SECONDS: Final = 30.0
-"""How long the stop or the start of one service may take."""
-RunOnHost = Callable[[Sequence[str], float], Awaitable[ToolAnswer]]
-"""Runs a command with the host's programs and files, for so many seconds at most."""
+_WHY = "for a reload of the driver"
 
 
 class DriverReload:
@@ -27,19 +23,17 @@ class DriverReload:
     def __init__(
         self,
         modules: DriverModules,
-        run_on_host: RunOnHost,
-        read_services: Callable[[], Sequence[str]],
+        services: HostServices,
         is_possible: Callable[[], bool],
     ) -> None:
         """`is_possible` tells whether the driver is the host's now."""
-        self._modules, self._run, self._read_services = modules, run_on_host, read_services
+        self._modules, self._services = modules, services
         self.is_possible = is_possible
         self._log = get_logger(component="repairs")
 
     async def survey(self) -> ReloadedDriver:
         """What a reload would take away now."""
-        services = self._read_services()
-        active = [name for name in services if (await self._control("is-active", name)).code == 0]
+        active = [name for name in self._services.read_names() if await self._services.is_running(name)]
         try:
             plan = plan_reload(await self._modules.read_loaded())
         except NodeagentError:
@@ -49,7 +43,7 @@ class DriverReload:
 
     async def carry_out(self, driver: ReloadedDriver) -> Reading:
         """Reload the driver."""
-        remarks = [remark for name in driver.services for remark in await self._change("stop", name)]
+        remarks = [problem for name in driver.services if (problem := await self._services.change(name, "stop", _WHY))]
         reading = await self._exchange()
         remarks += await self._start(driver)
         return add_remarks(reading, remarks)
@@ -88,12 +82,5 @@ class DriverReload:
         return f"modprobe left out {', '.join(missing)}" if missing else ""
 
     async def _start(self, driver: ReloadedDriver) -> list[str]:
-        return [remark for name in driver.services[::-1] for remark in await self._change("start", name)]
-
-    async def _change(self, action: str, name: str) -> list[str]:
-        with noting("service", name, f"{action} for a reload of the driver"):
-            answer = await self._control(action, name)
-        return [] if answer.code == 0 else [f"systemctl did not {action} {name}: {answer.describe()}"]
-
-    async def _control(self, action: str, name: str) -> ToolAnswer:
-        return await self._run(("systemctl", action, name), SERVICE_SECONDS)
+        names = driver.services[::-1]
+        return [problem for name in names if (problem := await self._services.change(name, "start", _WHY))]

@@ -5,12 +5,13 @@ more in the moment before. An exit code is no result: the loaded module is looke
 Refuses to force a module out, and to decide the next step: `rules/upgrade_steps` decides.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, RunOnHost, UpgradeCluster
+from nodeagent.components.repairs.host_services_task import HostServices, RunOnHost
+from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, UpgradeCluster
 from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
@@ -47,6 +48,10 @@ class NodeDrain(Protocol):
         """The holders, read anew without a request to any."""
         ...
 
+    async def wait_daemons(self, gpus: Collection[GpuUuid]) -> tuple[str, ...]:
+        """Wait for MPS daemons to quit; returns the daemons that did not."""
+        ...
+
     def end(self) -> None:
         """Forget the drain, which has ended."""
         ...
@@ -60,6 +65,7 @@ class UpgradePorts(NamedTuple):
     modules: DriverModules
     drain: NodeDrain
     run_on_host: RunOnHost
+    services: HostServices
     cluster: UpgradeCluster | None = None
     """`None` without an API server."""
     prover: GpuProver | None = None
@@ -122,6 +128,8 @@ class UpgradeActs:
     async def _unload(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
         await self._ports.gpus.release(name_release(upgrade))
         self.has_released = True
+        if daemons := await self._ports.drain.wait_daemons([gpu.uuid for gpu in upgrade.gpus]):
+            return f"did not quit: {', '.join(daemons)}"
         if held := await self._ports.drain.compare(upgrade.gpus):
             return f"came meanwhile: {', '.join(held)}"
         if settings.installed_by == CONTAINER:

@@ -75,7 +75,7 @@ class Upgrades:
     ) -> None:
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._orders, self._ports = journal, orders, ports
-        self._aside = PuttingAside(ports.cluster, ports.run_on_host, self._keep_aside)
+        self._aside = PuttingAside(ports.cluster, ports.services, self._keep_aside)
         self._acts = UpgradeActs(ports, clock, self._aside, self._keep_aside)
         self._writing, self._waker = anyio.Lock(), Waker()
         self._proven: set[SessionGpu] = set()
@@ -314,7 +314,7 @@ class Upgrades:
             return replace(seen, holders=await drain.compare(upgrade.gpus))
         left: tuple[str, ...] = ()
         if upgrade.phase is UpgradePhase.PAUSE:
-            left = await self._aside.put(upgrade.put_aside, self._live.now.driver.upgrade_services)
+            left = await self._aside.put(upgrade.put_aside)
         held = await drain.bring(upgrade, upgrade.gpus, frozenset())
         return replace(seen, holders=(*held, *left), has_pods=drain.has_pods)
 

@@ -5,24 +5,20 @@ Refuses to stop a service that does not run: such a service would be started aft
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.core.log.audit import noting
+from nodeagent.components.repairs.host_services_task import HostServices
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ClientPausing
-from nodeagent.model.repairs import ToolAnswer
 from nodeagent.model.upgrades import PutAside
 from nodeagent.rules.paused_clients import UPGRADE_PAUSE
 
-RunOnHost = Callable[[Sequence[str], float], Awaitable[ToolAnswer]]
-"""Runs a command with the host's programs and files, for so many seconds at most."""
 Keep = Callable[[PutAside], Awaitable[None]]
 """Makes durable what is put aside."""
-SERVICE_SECONDS: Final = 90.0
-"""As long as systemd waits for a service by default."""
+_WHY = "for an upgrade of the driver"
 
 
 class UpgradeCluster(ClientPausing, Protocol):
@@ -40,21 +36,21 @@ class UpgradeCluster(ClientPausing, Protocol):
 class PuttingAside:
     """Puts aside for one upgrade at a time; `keep` is the component's own."""
 
-    def __init__(self, cluster: UpgradeCluster | None, run_on_host: RunOnHost, keep: Keep) -> None:
+    def __init__(self, cluster: UpgradeCluster | None, services: HostServices, keep: Keep) -> None:
         """`cluster` is `None` without an API server."""
-        self._cluster, self._run, self._keep = cluster, run_on_host, keep
+        self._cluster, self._services, self._keep = cluster, services, keep
         self._looked: frozenset[str] = frozenset()
         """Services that were looked at in this life of the agent."""
         self._log = get_logger(component="upgrades")
 
-    async def put(self, aside: PutAside, services: Sequence[str]) -> tuple[str, ...]:
+    async def put(self, aside: PutAside) -> tuple[str, ...]:
         """Pause all programs, as far as possible now; returns the programs still there."""
         try:
             aside = await self._pause(aside)
             left = await self._list_left(aside)
         except NodeagentError as error:
             return (str(error),)
-        return (*left, *await self._stop(aside, services))
+        return (*left, *await self._stop(aside))
 
     async def _pause(self, aside: PutAside) -> PutAside:
         if self._cluster is None:
@@ -71,31 +67,23 @@ class PuttingAside:
         applications = UPGRADE_PAUSE.list_applications(aside.labels)
         return await self._cluster.list_pods(applications) if self._cluster is not None and applications else ()
 
-    async def _stop(self, aside: PutAside, services: Sequence[str]) -> tuple[str, ...]:
-        running = [one for one in services if one not in self._looked and await self._is_running(one)]
+    async def _stop(self, aside: PutAside) -> tuple[str, ...]:
+        services = self._services.read_names()
+        running = [one for one in services if one not in self._looked and await self._services.is_running(one)]
         new = tuple(one for one in running if one not in aside.services)
         if new:
             aside = replace(aside, services=(*aside.services, *new))
             await self._keep(aside)
-        problems = [await self._switch(one, "stop") for one in running]
+        problems = [await self._services.change(one, "stop", _WHY) for one in running]
         self._looked |= frozenset(services) if not any(problems) else frozenset()
         return tuple(filter(None, problems))
-
-    async def _is_running(self, service: str) -> bool:
-        return (await self._run(("systemctl", "is-active", "--quiet", service), SERVICE_SECONDS)).code == 0
-
-    async def _switch(self, service: str, action: str) -> str:
-        """Start or stop a service; the problem, if any."""
-        with noting("service", service, action, "for an upgrade of the driver"):
-            answer = await self._run(("systemctl", action, service), SERVICE_SECONDS)
-        return "" if answer.code == 0 else f"the service {service} does not {action}: {answer.describe()}"
 
     async def start(self, aside: PutAside) -> tuple[PutAside, str]:
         """Start the stopped services again; the pauses left, and the obstacle, if any."""
         self._looked = frozenset()
         problems = dict[str, str]()
         for service in aside.services:
-            if problem := await self._switch(service, "start"):
+            if problem := await self._services.change(service, "start", _WHY):
                 problems[service] = problem
         if len(problems) < len(aside.services):
             aside = replace(aside, services=tuple(problems))

@@ -54,7 +54,7 @@ class DriverUpgradeSettings(Section):
         "an image of a driver compiles its modules, which takes minutes",
         reload=True,
     )
-    upgrade_services: tuple[str, ...] = knob(
+    services: tuple[str, ...] = knob(
         ListOf(Text("a unit of systemd", r"[A-Za-z0-9:_.@-]+", 256)),
         ("nvidia-persistenced", "nvidia-dcgm", "nvidia-fabricmanager", "nvidia-imex"),
         "services of the host with the driver open, which are stopped before the modules leave and started again"

@@ -282,14 +282,6 @@ class RepairsSettings(Section):
         "a reset takes seconds; a driver that hangs may take minutes",
         reload=True,
     )
-    reload_services: tuple[str, ...] = knob(
-        ListOf(Text("the name of a systemd service", r"[A-Za-z0-9:_.@-]+", 256)),
-        ("nvidia-persistenced", "nvidia-fabricmanager"),
-        "services of the host that have the driver open: those that run are stopped for a reload of the driver, in this"
-        " order, and started again",
-        "the driver's own services do no work of their own",
-        reload=True,
-    )
     reboot_by: RebootBy = knob(
         OneOf[RebootBy](("none", "command", "reboot_required_file", "node_annotation", "webhook")),
         "none",

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.component import PLANNED
+from nodeagent.components.repairs.host_services_task import HostServices
 from nodeagent.components.repairs.reload_task import DriverReload
 from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.log.audit import Change, keeping
@@ -55,14 +56,14 @@ class Kernel:
 
     async def run(self, command: Sequence[str], timeout_seconds: float) -> ToolAnswer:
         assert command[0] == "systemctl"
-        action, name = command[1:]
+        action, name = command[1], command[-1]
         if action == "is-active":
             return ToolAnswer(code=0 if name in self.active else 3)
         self.host.done.append(f"{action} {name}")
         return self.host.setting
 
     def make_reload(self) -> DriverReload:
-        return DriverReload(self, self.run, lambda: SERVICES, lambda: self.is_host_driver)
+        return DriverReload(self, HostServices(self.run, lambda: SERVICES), lambda: self.is_host_driver)
 
 
 def make_world(clock: FakeClock, kernel: Kernel, memory: Memory | None = None) -> ActingWorld:
@@ -102,8 +103,8 @@ async def test_services_stop_and_the_modules_leave_and_come_back(clock: FakeCloc
         assert kernel.host.done[-1] == "resume"
         assert (attempt.outcome, world.session.ending) == (Outcome.PROVEN, Ending.REPAIRED)
         assert world.told == ["gpu_reset"] * 4
-    told = [one.action for one in changes if one.kind == "service"]
-    assert told == ["stop for a reload of the driver", "start for a reload of the driver"]
+    told = [(one.action, one.detail) for one in changes if one.kind == "service"]
+    assert told == [("stop", "for a reload of the driver"), ("start", "for a reload of the driver")]
 
 
 BLOCKED = (LoadedModule(name="nvidia", references=1, holders=("nvidia_fs",)),)

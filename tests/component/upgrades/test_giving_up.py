@@ -87,7 +87,7 @@ async def test_the_way_back_waits_with_a_reason_and_gives_all_back(clock: FakeCl
     memory.kept[1] = make_upgrade(UpgradePhase.RESTORE, put_aside=aside)
     world = World(clock, host, memory=memory)
     async with world.running():
-        assert "the service nvidia-persistenced does not start: exit code 1: unit not found" in world.detail(UNDER_WAY)
+        assert "systemctl did not start nvidia-persistenced: exit code 1: unit not found" in world.detail(UNDER_WAY)
         host.service_problem, host.api_is_down = "", True
         world.bus.publish_state(DriverState(phase=DriverPhase.FABRIC_NOT_READY, module_version=NEW), source="test")
         await anyio.sleep(15)

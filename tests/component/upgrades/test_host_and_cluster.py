@@ -4,7 +4,13 @@ import sys
 from pathlib import Path
 from random import Random
 
-from nodeagent.app.wiring.driver_upgrades import UpgradeApi, run_beside_the_simulation, run_on_host
+import pytest
+
+from nodeagent.app.hardware import choose_hardware
+from nodeagent.app.wiring.driver_upgrades import UpgradeApi, find_services, run_on_host
+from nodeagent.config.live import LiveSettings
+from nodeagent.config.schema import Settings
+from nodeagent.config.sections.hardware import GpusSettings
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.evictions import KubeEvictions
 from nodeagent.edge.kube.node import KubeNode
@@ -33,8 +39,13 @@ async def test_the_driver_pods_of_the_node_are_found_and_sent_away_as_budgets_al
         assert await cluster.list_driver_pods() == ()
 
 
-async def test_a_simulation_touches_no_service_of_this_machine() -> None:
-    run = run_beside_the_simulation(run_on_host(Path("/")))
-    assert "made-up GPUs have no services" in (await run(("systemctl", "stop", "nvidia-persistenced"), 5.0)).said
-    answer = await run((sys.executable, "-c", "print('installed')"), 30.0)
+@pytest.mark.may_block("a profile is read")
+def test_a_simulation_stops_no_service_of_this_machine() -> None:
+    live = LiveSettings(Settings(gpus=GpusSettings(source="simulated:t4")))
+    assert live.now.driver.services
+    assert find_services(live, choose_hardware(live, "node", 1)).read_names() == ()
+
+
+async def test_a_command_runs_with_the_programs_of_the_host() -> None:
+    answer = await run_on_host(Path("/"))((sys.executable, "-c", "print('installed')"), 30.0)
     assert (answer.code, answer.said) == (0, "installed\n")

@@ -4,18 +4,30 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.app.driver_release import DriverRelease
 from nodeagent.components.repairs.drain_task import UPGRADE_DRAINING
 from nodeagent.components.upgrades.component import DUE, FAILED, UNDER_WAY
+from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.model.allocation import AllocationTable
 from nodeagent.model.cluster import PAUSED_FOR_UPGRADE
 from nodeagent.model.drains import BoundPod
 from nodeagent.model.errors import ControlRefused
-from nodeagent.model.orders import ABORT_UPGRADE, PAUSE_UPGRADE, RESUME_UPGRADE
+from nodeagent.model.mps import MpsState
+from nodeagent.model.orders import (
+    ABORT_UPGRADE,
+    PAUSE_UPGRADE,
+    RELEASE,
+    RESUME,
+    RESUME_UPGRADE,
+    NoArguments,
+    ReleaseCommand,
+)
 from nodeagent.model.repairs import ToolAnswer
 from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase
 from tests.component.upgrades.world import BY_COMMAND, EXPORTER, HELD, LONG, POD, Host, Memory, World
 from tests.support.gpus import gpu_uuid
+from tests.support.mps import daemon_of
 from tests.support.repairs import NEW, OLD, make_upgrade
 from tests.support.virtual_time import FakeClock
 
@@ -182,6 +194,32 @@ async def test_a_person_holds_an_upgrade_goes_on_and_gives_it_up(clock: FakeCloc
         assert "was not done: aborted by alice" in world.detail(DUE)
         with pytest.raises(ControlRefused, match="no upgrade of the driver is under way"):
             await world.order(ABORT_UPGRADE)
+
+
+async def test_nobody_else_takes_the_driver_while_its_modules_are_exchanged(clock: FakeClock) -> None:
+    host, orders = Host(), OrderHandlers()
+    async with (world := World(clock, host)).running(20):
+        DriverRelease(world.bus, world.live, orders, host)  # type: ignore[arg-type]  # of the source only what is used
+        assert world.upgrade.phase is UpgradePhase.INSTALL
+        for order, command in ((RESUME, NoArguments()), (RELEASE, ReleaseCommand(reason="upgrade"))):
+            with pytest.raises(ControlRefused, match="upgrade 1 has the driver until the new one is in"):
+                await orders.give(order, command)
+        await anyio.sleep(LONG)
+        assert world.upgrade.ending is UpgradeEnding.DONE
+        assert await orders.give(RESUME, NoArguments()) == "the driver is taken back"
+
+
+async def test_an_mps_daemon_that_does_not_quit_keeps_the_modules(clock: FakeClock) -> None:
+    host = Host()
+    world = World(clock, host)
+    world.bus.publish_state(MpsState(daemons=(daemon_of(gpu_uuid(0)),)), source="test")
+    async with world.running(60):
+        assert "release" in host.done
+        assert "did not quit" in world.detail(UNDER_WAY)
+        assert not any(one.startswith("unload") for one in host.done)
+        world.bus.publish_state(MpsState(), source="test")
+        await anyio.sleep(LONG)
+        assert world.upgrade.ending is UpgradeEnding.DONE
 
 
 async def test_an_upgrade_that_is_given_up_without_modules_loads_what_is_there(clock: FakeClock) -> None:

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.host_services_task import HostServices
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
@@ -210,7 +211,8 @@ class World:
             source=CordonSource.DRIVER,
         )
         cluster = host if has_cluster else None
-        self.ports = UpgradePorts(host, host, host, drain, host.run, cluster, host if has_prover else None)  # type: ignore[arg-type]  # of the source what is used
+        services = HostServices(host.run, lambda: self.live.now.driver.services)
+        self.ports = UpgradePorts(host, host, host, drain, host.run, services, cluster, host if has_prover else None)  # type: ignore[arg-type]  # of the source what is used
         host.world, host.released = self, ""
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(AllocationTable(), source="test")

@@ -7,7 +7,7 @@ from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.mig_paused_clients import MigCluster
 from nodeagent.components.repairs.drain_task import DomainDrain
-from nodeagent.components.repairs.host_services_task import HostServices, RunOnHost
+from nodeagent.components.repairs.reload_task import HostServices, RunOnHost
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.components.repairs.host_services_task import HostServices, RunOnHost
+from nodeagent.components.repairs.reload_task import HostServices, RunOnHost
 from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, UpgradeCluster
 from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.core.clock import Clock

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.components.repairs.host_services_task import HostServices
+from nodeagent.components.repairs.reload_task import HostServices
 from nodeagent.core.log.lines import get_logger
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ClientPausing

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.component import PLANNED
-from nodeagent.components.repairs.host_services_task import HostServices
-from nodeagent.components.repairs.reload_task import DriverReload
+from nodeagent.components.repairs.reload_task import DriverReload, HostServices
 from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.log.audit import Change, keeping
 from nodeagent.model.driver import LoadedModule

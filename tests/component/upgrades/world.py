@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
-from nodeagent.components.repairs.host_services_task import HostServices
+from nodeagent.components.repairs.reload_task import HostServices
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings

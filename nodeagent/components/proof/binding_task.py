@@ -154,7 +154,7 @@ class BindingProofs:
             self._note()
 
     async def _find_claim(self, place: Place) -> ResourceClaim | None:
-        """The claim where it is allocated; read anew when due, and as last seen where the reading fails."""
+        """The claim where it is allocated; read anew when due."""
         before, now = self._read.get(place), self._clock.monotonic()
         if before is not None and now < before.due_seconds:
             return before.claim

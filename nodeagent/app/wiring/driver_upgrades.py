@@ -7,12 +7,12 @@ from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.mig_paused_clients import MigCluster
 from nodeagent.components.repairs.drain_task import DomainDrain
-from nodeagent.components.repairs.reload_task import HostServices, RunOnHost
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.container_runtime.tools import enter_root
+from nodeagent.edge.host.driver.module_loader import HostServices, RunOnHost
 from nodeagent.edge.host.driver.tool_child import run_tool
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.kube.evictions import KubeDraining

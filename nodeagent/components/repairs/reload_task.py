@@ -4,39 +4,17 @@ Owns the order, and that whatever was taken away comes back, however the reload 
 somebody uses stays, and whoever uses the module is named.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Sequence
 
-from nodeagent.core.log.audit import noting
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.driver.module_loader import HostServices
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import DriverModules
-from nodeagent.model.repairs import Outcome, ReloadedDriver, ToolAnswer
+from nodeagent.model.repairs import Outcome, ReloadedDriver
 from nodeagent.rules.driver_modules import plan_reload
 from nodeagent.rules.repair.outcomes import Reading, add_remarks, read_removal
 
-RunOnHost = Callable[[Sequence[str], float], Awaitable[ToolAnswer]]
-"""Runs a command with the host's programs and files, for so many seconds at most."""
-SERVICE_SECONDS: Final = 90.0
-"""As long as systemd waits for a service by default."""
 _WHY = "for a reload of the driver"
-
-
-class HostServices:
-    """The services named by `driver.services`."""
-
-    def __init__(self, run_on_host: RunOnHost, read_names: Callable[[], Sequence[str]]) -> None:
-        self._run, self.read_names = run_on_host, read_names
-
-    async def is_running(self, name: str) -> bool:
-        """Whether the service runs; a service that does not is no one's to start afterwards."""
-        return (await self._run(("systemctl", "is-active", "--quiet", name), SERVICE_SECONDS)).code == 0
-
-    async def change(self, name: str, action: Literal["start", "stop"], why: str) -> str:
-        """Start or stop a service; the problem, if any."""
-        with noting("service", name, action, why):
-            answer = await self._run(("systemctl", action, name), SERVICE_SECONDS)
-        return "" if answer.code == 0 else f"systemctl did not {action} {name}: {answer.describe()}"
 
 
 class DriverReload:

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.components.repairs.reload_task import HostServices, RunOnHost
 from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, UpgradeCluster
 from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.core.clock import Clock
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.driver.module_loader import HostServices, RunOnHost
 from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.nvidia import KERNEL_MODULE, UNIFIED_MEMORY_MODULE

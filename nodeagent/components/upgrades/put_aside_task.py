@@ -9,8 +9,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from nodeagent.components.repairs.reload_task import HostServices
 from nodeagent.core.log.lines import get_logger
+from nodeagent.edge.host.driver.module_loader import HostServices
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import ClientPausing
 from nodeagent.model.upgrades import PutAside

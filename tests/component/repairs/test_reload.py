@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.component import PLANNED
-from nodeagent.components.repairs.reload_task import DriverReload, HostServices
+from nodeagent.components.repairs.reload_task import DriverReload
 from nodeagent.config.sections.hardware import RepairsSettings
 from nodeagent.core.log.audit import Change, keeping
+from nodeagent.edge.host.driver.module_loader import HostServices
 from nodeagent.model.driver import LoadedModule
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.repairs import Attempt, Ending, Outcome, Rung, ToolAnswer

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
-from nodeagent.components.repairs.reload_task import HostServices
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
@@ -17,6 +16,7 @@ from nodeagent.config.sections.hardware import DriverSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
+from nodeagent.edge.host.driver.module_loader import HostServices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
 from nodeagent.model.cluster import DEPLOY_LABEL
 from nodeagent.model.conditions import CATALOGUE

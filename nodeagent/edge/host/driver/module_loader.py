@@ -1,14 +1,15 @@
-"""Loads and unloads the driver's kernel modules by the host's own modprobe.
+"""The driver's kernel modules by the host's own modprobe, and the services with the driver open by its systemctl.
 
+Whoever takes modules out stops the services first, and starts them again whatever came of that.
 Owns the command lines and the deadlines. Refuses to force a module in or out, and to load one that the host's
 configuration blacklists: somebody wanted it so. A removal runs in a process that may be abandoned: a driver may wait in
 the kernel for ever, where no signal comes through.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from nodeagent.core.children.worker_thread import WorkerThread
 from nodeagent.core.errors import WorkerError
@@ -24,6 +25,10 @@ from nodeagent.model.nvidia import RELOADED_MODULES
 from nodeagent.model.repairs import ToolAnswer
 
 R = TypeVar("R")
+RunOnHost = Callable[[Sequence[str], float], Awaitable[ToolAnswer]]
+"""Runs a command with the host's programs and files, for so many seconds at most."""
+SERVICE_SECONDS: Final = 90.0
+"""As long as systemd waits for a service by default."""
 
 _LOAD_SECONDS: Final = 60.0
 """Some seconds for each GPU of a node, after a cold start."""
@@ -109,3 +114,22 @@ class HostModules:
         program = read_attribute(self._proc_root / "sys/kernel/modprobe")
         root = () if self._host_root == Path("/") else ("chroot", str(self._host_root))
         return (*root, program) if program else ()
+
+
+class HostServices:
+    """The services named by `driver.services`."""
+
+    def __init__(self, run_on_host: RunOnHost, read_names: Callable[[], Sequence[str]]) -> None:
+        """`read_names` has the names of the settings now."""
+        self._run, self.read_names = run_on_host, read_names
+
+    async def is_running(self, name: str) -> bool:
+        """Whether the service runs; a host without systemd runs none."""
+        answer = await self._run(("systemctl", "is-active", "--quiet", name), SERVICE_SECONDS)
+        return answer.code == 0
+
+    async def change(self, name: str, action: Literal["start", "stop"], why: str) -> str:
+        """Start or stop a service; the problem, if any."""
+        with noting("service", name, action, why):
+            answer = await self._run(("systemctl", action, name), SERVICE_SECONDS)
+        return "" if answer.code == 0 else f"systemctl did not {action} {name}: {answer.describe()}"

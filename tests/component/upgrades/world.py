@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
 from nodeagent.components.repairs.reload_task import HostServices
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.hardware import DriverSettings
+from nodeagent.config.sections.hardware import DriverSettings, RepairsSettings
+from nodeagent.config.sections.repairers import SlotDomainSettings, SlotsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
@@ -28,9 +30,11 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.orders import AuthoredCommand, Order
 from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.repairs import ToolAnswer
+from nodeagent.model.slots import CLUSTER
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeState
 from nodeagent.rules.cordons import plan_repairs
 from tests.component.repairs.test_drain import Pods
+from tests.fakes.repair_slots import Store
 from tests.support.allocations import GPU
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import NEW, OLD
@@ -196,10 +200,16 @@ class World:
         *,
         has_cluster: bool = True,
         has_prover: bool = True,
+        store: Store | None = None,
+        name: str = "a",
     ) -> None:
+        """With a store an upgrade needs a slot of the cluster."""
+        domains = () if store is None else (SlotDomainSettings(label=CLUSTER, slots=1),)
+        repairs = RepairsSettings(slots=SlotsSettings(domains=domains))
         self.clock, self.bus, self.host = clock, Bus(clock), host
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.memory, self.live = memory or Memory(), LiveSettings(Settings(driver=settings))
+        self.memory, self.live = memory or Memory(), LiveSettings(Settings(driver=settings, repairs=repairs))
+        self.slots = RepairSlots(store, name, self.memory.read_boot, clock) if store is not None else None
         self.orders, self.steps, self.pods = OrderHandlers(), list[str](), Pods()
         drain = DomainDrain(
             self.bus,
@@ -220,7 +230,9 @@ class World:
 
     @asynccontextmanager
     async def running(self, seconds: float = 1.0) -> AsyncIterator["World"]:
-        component = Upgrades(self.bus, self.conditions, self.clock, self.live, self.memory, self.orders, self.ports)
+        component = Upgrades(
+            self.bus, self.conditions, self.clock, self.live, self.memory, self.orders, self.ports, self.slots
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_cordons)
             tasks.start_soon(self._listen)

@@ -235,8 +235,8 @@ class SlotsSettings(Section):
     domains: tuple[SlotDomainSettings, ...] = knob(
         ListOf(Nested(SlotDomainSettings)),
         (),
-        "the domains in which a repair or an upgrade of the driver takes a slot each, narrow to wide; without any each node"
-        " acts by itself",
+        "the domains in which a repair or an upgrade of the driver takes a slot each, narrow to wide; without any each"
+        " node acts by itself",
         "racks and pools have other labels in each cluster, and the Leases have to stand before",
     )
     namespace: str | None = knob(

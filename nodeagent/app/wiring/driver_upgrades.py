@@ -8,6 +8,7 @@ from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.holding_task import UpgradeSlots
 from nodeagent.components.repairs.reload_task import HostServices, RunOnHost
 from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradePorts
@@ -80,14 +81,16 @@ def build_upgrades(
 ) -> Upgrades:
     """The component; `users` finds processes, `None` for simulated GPUs."""
     assert hardware.modules is not None
+    bus, _, clock, live = services
     ports = UpgradePorts(
         probe=hardware.probe,
         gpus=hardware.gpus,
         modules=hardware.modules,
         drain=DomainDrain(*services, cluster.open_draining(), users, source=CordonSource.DRIVER),
+        slots=UpgradeSlots(open_slots(services, cluster, journal.read_boot), bus, live, clock),
         run_on_host=run_on_host(services.live.now.node.host_root),
         services=find_services(services.live, hardware),
         cluster=UpgradeApi(cluster.open_evictions) if cluster.is_in_use else None,
         prover=prover,
     )
-    return Upgrades(*services, journal, orders, ports, open_slots(services, cluster, journal.read_boot))
+    return Upgrades(*services, journal, orders, ports)

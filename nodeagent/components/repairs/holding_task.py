@@ -5,7 +5,7 @@ whether the slots are still its own and nobody has suspended a domain. Waits for
 question.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
@@ -21,8 +21,16 @@ from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.repairs import SlotUse
 from nodeagent.model.slots import Domain, SlotWork
+from nodeagent.model.upgrades import DriverUpgrade, UpgradePhase
 from nodeagent.model.values import Value
-from nodeagent.rules.repair.slots import HELD_SECONDS, RETRY_SECONDS, find_result, find_retry_seconds, list_domains
+from nodeagent.rules.repair.slots import (
+    HELD_SECONDS,
+    RETRY_SECONDS,
+    find_result,
+    find_retry_seconds,
+    list_domains,
+    read_upgrade,
+)
 
 ASK_SECONDS: Final = 20.0
 """For a question about all slots of the node's domains."""
@@ -185,3 +193,29 @@ class SlotHolding:
             self._log.info("repair_slots_given_back", work=name, proven=is_proven)
         else:
             self._debts[name] = replace(debt, due_seconds=self._clock.monotonic() + RETRY_SECONDS)
+
+
+class UpgradeSlots(SlotHolding):
+    """The slots of the node's upgrades: asked for before a drain begins, and kept until the upgrade has ended."""
+
+    def may_close(self, upgrade: DriverUpgrade) -> bool:
+        """Whether the GPUs are closed for an upgrade; whoever is past the drain finishes."""
+        return self.has_slots or upgrade.phase is not UpgradePhase.DRAIN
+
+    async def renew(self, upgrade: DriverUpgrade) -> None:
+        """Keep the slots of an upgrade that has begun its drain."""
+        if self.may_close(upgrade):
+            await self.hold(read_upgrade(upgrade))
+
+    async def ask(self, upgrade: DriverUpgrade, hold: str) -> str:
+        """Have a slot in each domain before the end of the drain; what is lacking, or why nobody is asked for slots."""
+        if upgrade.phase is not UpgradePhase.DRAIN or upgrade.is_failing:
+            return ""
+        if hold and not self.has_slots:
+            return hold
+        return "" if await self.hold(read_upgrade(upgrade)) else self.refusal
+
+    async def settle_all(self, upgrades: Sequence[DriverUpgrade]) -> None:
+        """Give back the slots of upgrades that have ended, and of those that have not asked."""
+        mine = [one for one in upgrades if one.is_open and read_upgrade(one).name == self.turn]
+        await self.settle(self.turn if mine else "", map(read_upgrade, upgrades))

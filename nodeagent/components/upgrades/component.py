@@ -11,10 +11,8 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts, name_release
 from nodeagent.components.upgrades.put_aside_task import PuttingAside
-from nodeagent.components.upgrades.slots_task import UpgradeSlots
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -74,14 +72,12 @@ class Upgrades:
         journal: UpgradeJournal,
         orders: OrderHandlers,
         ports: UpgradePorts,
-        slots: RepairSlots | None = None,
     ) -> None:
-        """`slots` are there with an API server."""
         self._bus, self._conditions, self._clock, self._live = bus, conditions, clock, live
         self._journal, self._orders, self._ports = journal, orders, ports
         self._aside = PuttingAside(ports.cluster, ports.services, self._keep_aside)
         self._acts = UpgradeActs(ports, clock, self._aside, self._keep_aside)
-        self._slots = UpgradeSlots(slots, bus, live, clock)
+        self._slots = ports.slots
         self._writing, self._waker = anyio.Lock(), Waker()
         self._proven: set[SessionGpu] = set()
         """The GPUs with a proof after the present upgrade."""

@@ -5,6 +5,7 @@ import pytest
 
 from nodeagent.cli.node.driver import describe
 from nodeagent.components.repairs.drain_task import UPGRADE_DRAINING
+from nodeagent.components.repairs.holding_task import UpgradeSlots
 from nodeagent.components.upgrades.component import DUE, UNDER_WAY
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.orders import ABORT_UPGRADE, PAUSE_UPGRADE, RESUME_UPGRADE
@@ -160,7 +161,7 @@ async def test_an_agent_gives_back_what_an_upgrade_that_ended_left(clock: FakeCl
 
 async def test_without_an_api_server_nothing_is_upgraded_where_slots_are_needed(clock: FakeClock) -> None:
     world = make_world(clock, Store((ALL,)))
-    world.slots = None
+    world.ports = world.ports._replace(slots=UpgradeSlots(None, world.bus, world.live, clock))
     async with world.running():
         assert "there is no API server to ask for a slot" in world.detail(DUE)
         assert (world.state.closed_gpus, world.host.done) == ({}, [])

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.holding_task import UpgradeSlots
 from nodeagent.components.repairs.reload_task import HostServices
 from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradePorts
@@ -209,7 +210,6 @@ class World:
         self.clock, self.bus, self.host = clock, Bus(clock), host
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
         self.memory, self.live = memory or Memory(), LiveSettings(Settings(driver=settings, repairs=repairs))
-        self.slots = RepairSlots(store, name, self.memory.read_boot, clock) if store is not None else None
         self.orders, self.steps, self.pods = OrderHandlers(), list[str](), Pods()
         drain = DomainDrain(
             self.bus,
@@ -222,7 +222,9 @@ class World:
         )
         cluster = host if has_cluster else None
         services = HostServices(host.run, lambda: self.live.now.driver.services)
-        self.ports = UpgradePorts(host, host, host, drain, host.run, services, cluster, host if has_prover else None)  # type: ignore[arg-type]  # of the source what is used
+        slots = None if store is None else RepairSlots(store, name, self.memory.read_boot, clock)
+        held, prover = UpgradeSlots(slots, self.bus, self.live, clock), host if has_prover else None
+        self.ports = UpgradePorts(host, host, host, drain, held, host.run, services, cluster, prover)  # type: ignore[arg-type]  # of the source what is used
         host.world, host.released = self, ""
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(AllocationTable(), source="test")
@@ -230,9 +232,7 @@ class World:
 
     @asynccontextmanager
     async def running(self, seconds: float = 1.0) -> AsyncIterator["World"]:
-        component = Upgrades(
-            self.bus, self.conditions, self.clock, self.live, self.memory, self.orders, self.ports, self.slots
-        )
+        component = Upgrades(self.bus, self.conditions, self.clock, self.live, self.memory, self.orders, self.ports)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_cordons)
             tasks.start_soon(self._listen)

@@ -198,6 +198,11 @@ class SlotHolding:
 class UpgradeSlots(SlotHolding):
     """The slots of the node's upgrades: asked for before a drain begins, and kept until the upgrade has ended."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slots were refused, and none are left."""
+        return bool(self.refusal) and not self.has_slots
+
     def may_close(self, upgrade: DriverUpgrade) -> bool:
         """Whether the GPUs are closed for an upgrade; whoever is past the drain finishes."""
         return self.has_slots or upgrade.phase is not UpgradePhase.DRAIN

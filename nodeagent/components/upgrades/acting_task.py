@@ -60,6 +60,11 @@ class NodeDrain(Protocol):
 class NodeSlots(Protocol):
     """The slots of the node's upgrades, without which the GPUs stay open."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slots were refused, and none are left."""
+        ...
+
     def may_close(self, upgrade: DriverUpgrade) -> bool:
         """Whether the GPUs are closed for an upgrade now."""
         ...

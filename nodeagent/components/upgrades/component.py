@@ -310,11 +310,13 @@ class Upgrades:
         seen = Seen(now_seconds=self._clock.wall(), module=module, hold=hold, answer=self._acts.answer)
         if upgrade.phase is UpgradePhase.RESTORE:
             return replace(seen, waits=await self._restore(upgrade))
-        drain = self._ports.drain
+        drain, was_waiting = self._ports.drain, self._slots.is_waiting
         if without_slots := await self._slots.ask(upgrade, hold):
             if not self._slots.may_close(upgrade):
                 drain.end()
             return replace(seen, without_slots=without_slots)
+        if was_waiting and not self._slots.is_waiting:
+            await self._change(upgrade, began_seconds=seen.now_seconds)
         if not module or hold or upgrade.is_failing or module == upgrade.wanted:
             return seen
         if upgrade.phase.rank >= UpgradePhase.UNLOAD.rank:

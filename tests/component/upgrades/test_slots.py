@@ -82,6 +82,7 @@ async def test_an_upgrade_without_a_slot_says_who_has_it_and_closes_nothing(cloc
         assert (store.holders(ALL), "paused by alice" in world.detail(DUE)) == ([""], True)
         await world.order(RESUME_UPGRADE)
         assert (store.holders(ALL), len(world.state.closed_gpus)) == ([MINE], 2)
+        assert world.upgrade.began_seconds == pytest.approx(clock.wall(), abs=2.0)
         await world.order(ABORT_UPGRADE)
         assert (world.upgrade.ending, store.holders(ALL), world.state.closed_gpus) == (
             UpgradeEnding.ABORTED,

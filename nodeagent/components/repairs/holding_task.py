@@ -46,6 +46,8 @@ class _Turn(Value, frozen=True):
     refusal: str = ""
     domains: tuple[Domain, ...] = ()
     """Where the work has slots, as far as the agent knows."""
+    is_taken: bool = False
+    """Whether an answer has said that the slots are taken, and none has said otherwise since."""
     since_seconds: float = 0.0
     """When the slots were taken, by the wall clock; tries from then on count for the breakers."""
 
@@ -78,8 +80,13 @@ class SlotHolding:
 
     @property
     def has_slots(self) -> bool:
-        """Whether the work whose turn it is has slots, as far as the agent knows, or needs none."""
-        return not self.is_bounded or (self._turn is not None and bool(self._turn.domains))
+        """Whether the work whose turn it is has slots, as far as the agent knows."""
+        return self._turn is not None and bool(self._turn.domains)
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the work whose turn it is has taken its slots, or needs none."""
+        return not self.is_bounded or (self._turn is not None and self._turn.is_taken)
 
     @property
     def turn(self) -> str:
@@ -134,13 +141,17 @@ class SlotHolding:
             if not turn.domains:
                 self._log.info("repair_slots_taken", work=work.name, domains=[str(one) for one in domains])
             due = now + RETRY_SECONDS
-            return replace(turn, held_seconds=work.held_seconds, due_seconds=due, refusal="", domains=domains)
+            return replace(
+                turn, held_seconds=work.held_seconds, due_seconds=due, refusal="", domains=domains, is_taken=True
+            )
         self._refused += 1
         age = self._clock.wall() - work.opened_seconds
         due = now + find_retry_seconds(is_grave=work.is_grave, age_seconds=age, draw=self._random.random())
         # Without an answer nobody knows whether the slots were taken: they are given back once there is one.
-        kept = () if has_answer else domains
-        return replace(turn, held_seconds=work.held_seconds, due_seconds=due, refusal=refusal, domains=kept)
+        kept, is_taken = ((), False) if has_answer else (domains, turn.is_taken)
+        return replace(
+            turn, held_seconds=work.held_seconds, due_seconds=due, refusal=refusal, domains=kept, is_taken=is_taken
+        )
 
     async def _ask_for(self, slots: RepairSlots, work: SlotWork, domains: tuple[Domain, ...]) -> tuple[bool, str]:
         """Whether there was an answer, and what is lacking."""
@@ -200,12 +211,12 @@ class UpgradeSlots(SlotHolding):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether slots were refused, and none are left."""
-        return bool(self.refusal) and not self.has_slots
+        """Whether slots were asked for, and are not taken."""
+        return bool(self.refusal) and not self.is_allowed
 
     def may_close(self, upgrade: DriverUpgrade) -> bool:
         """Whether the GPUs are closed for an upgrade; whoever is past the drain finishes."""
-        return self.has_slots or upgrade.phase is not UpgradePhase.DRAIN
+        return self.is_allowed or upgrade.phase is not UpgradePhase.DRAIN
 
     async def renew(self, upgrade: DriverUpgrade) -> None:
         """Keep the slots of an upgrade that has begun its drain."""
@@ -216,7 +227,7 @@ class UpgradeSlots(SlotHolding):
         """Have a slot in each domain before the end of the drain; what is lacking, or why nobody is asked for slots."""
         if upgrade.phase is not UpgradePhase.DRAIN or upgrade.is_failing:
             return ""
-        if hold and not self.has_slots:
+        if hold and not self.is_allowed:
             return hold
         return "" if await self.hold(read_upgrade(upgrade)) else self.refusal
 

@@ -62,7 +62,7 @@ class NodeSlots(Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether slots were refused, and none are left."""
+        """Whether slots were asked for, and are not taken."""
         ...
 
     def may_close(self, upgrade: DriverUpgrade) -> bool:

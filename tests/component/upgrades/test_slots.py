@@ -93,15 +93,22 @@ async def test_an_upgrade_without_a_slot_says_who_has_it_and_closes_nothing(cloc
 
 
 async def test_a_stop_of_the_cluster_opens_the_gpus_of_a_drain(clock: FakeClock) -> None:
-    """And no answer of the API server keeps them closed, with nobody asked to leave."""
+    """Without an answer of the API server they stay as they are, with nobody asked to leave."""
     store = Store((ALL,))
     world = make_world(clock, store)
     world.bus.publish_state(HELD, source="test")
-    async with world.running():
+    store.is_away = True
+    async with world.running(RETRY_SECONDS):
+        assert (world.state.closed_gpus, "no route" in world.detail(DUE)) == ({}, True)
+        store.is_away = False
+        await anyio.sleep(RETRY_SECONDS)
         assert (store.holders(ALL), len(world.state.closed_gpus)) == ([MINE], 2)
         store.is_away = True
         await anyio.sleep(90)
         assert (len(world.state.closed_gpus), "no route" in world.detail(UNDER_WAY)) == (2, True)
+        asked = list(world.pods.asked)
+        await anyio.sleep(300)
+        assert world.pods.asked == asked
         store.is_away = False
         store.suspend(ALL)
         await anyio.sleep(RETRY_SECONDS)

@@ -219,17 +219,13 @@ class OptionalComponents:
 
     def _upgrade_specs(self) -> tuple[ComponentSpec, ...]:
         # Loaded here for the same reason as the repairs.
-        from nodeagent.app.wiring.driver_upgrades import UpgradeApi, build_upgrades  # noqa: PLC0415
+        from nodeagent.app.wiring.driver_upgrades import build_upgrades  # noqa: PLC0415
 
-        cluster, is_real = self._cluster, not self._is_simulated
-        api = UpgradeApi(cluster.open_evictions) if cluster.is_in_use else None
-        prover, users = (self.prover, self.device_users) if is_real else (None, None)
+        prover, users = (None, None) if self._is_simulated else (self.prover, self.device_users)
         journal = DriverUpgrades(self._kubelet.journal)
-
-        def build() -> Component:
-            draining = (cluster.open_draining(), users)
-            return build_upgrades(self._services, self._hardware, journal, self._orders, draining, api, prover)
-
+        build = partial(
+            build_upgrades, self._services, self._hardware, journal, self._orders, self._cluster, prover, users
+        )
         # No other gate: an upgrade under way goes on without a driver.
         return (ComponentSpec("upgrades", build, needs=("allocations_recovered",), stop_stage=10),)
 

@@ -70,6 +70,7 @@ class DriverUpgrade(Value, frozen=True):
     """All GPUs of the node at the beginning."""
     boot: str
     began_seconds: float
+    """The beginning of the drain, or of the wait for slots while no slot was taken yet."""
     phase_seconds: float
     """The beginning of the present phase."""
     phase: UpgradePhase = UpgradePhase.DRAIN

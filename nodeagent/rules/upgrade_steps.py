@@ -1,8 +1,9 @@
 """The next step of an upgrade: the phase alone is remembered, and driver and holders are looked at anew.
 
-Laws: an earlier phase never comes again. No module is unloaded while a GPU has a holder. An upgrade given up before the
-modules are out leaves the node unchanged. A driver that is not loaded has no holders: no pod is waited for after a
-reboot. Every way ends in the phase `restore`, or in a wait with a reason.
+Laws: an earlier phase never comes again. The drain of an upgrade that goes on ends with slots. No module is unloaded
+while a GPU has a holder. An upgrade given up before the modules are out leaves the node unchanged. A driver that is not
+loaded has no holders: no pod is waited for after a reboot. Every way ends in the phase `restore`, or in a wait with a
+reason.
 """
 
 from enum import StrEnum
@@ -57,6 +58,8 @@ class Seen(Value, frozen=True):
     """Whether a pod of the journal has a GPU, or the GPUs are not closed to new pods yet."""
     hold: str = ""
     """Why no further step may begin; empty without a reason."""
+    without_slots: str = ""
+    """Why the GPUs may not be closed yet, in the phase `drain`; empty with a slot in each domain of the node."""
     answer: Answer | None = None
     waits: str = ""
     """What the way back waits for, in the phase `restore`; empty once all is back."""
@@ -108,10 +111,10 @@ def _enter(upgrade: DriverUpgrade, phase: UpgradePhase, seen: Seen) -> Step:
 def _make_way(upgrade: DriverUpgrade, seen: Seen) -> Step:
     if upgrade.is_failing or seen.module == upgrade.wanted:
         return _enter(upgrade, UpgradePhase.RESTORE, seen)
+    if kept_back := seen.without_slots or (seen.module and seen.hold):
+        return Step(upgrade=upgrade, why=kept_back)
     if not seen.module:
         return _enter(upgrade, UpgradePhase.INSTALL, seen)
-    if seen.hold:
-        return Step(upgrade=upgrade, why=seen.hold)
     if upgrade.phase is UpgradePhase.DRAIN:
         waits = f"pods leave: {_name(seen.holders)}" if seen.has_pods else ""
         return Step(upgrade=upgrade, why=waits) if waits else _enter(upgrade, UpgradePhase.PAUSE, seen)

@@ -56,15 +56,18 @@ def test_nodes_get_the_image_that_is_named(tmp_path: Path) -> None:
     assert driver["securityContext"]["privileged"] is True
     (root,) = (each for each in driver["volumeMounts"] if each["mountPath"] == "/run/nvidia")
     assert root["mountPropagation"] == "Bidirectional"
-    assert str(settings_of(objects, tmp_path).driver.root) == "/run/nvidia/driver"
+    settings = settings_of(objects, tmp_path).driver
+    assert (str(settings.root), settings.installed_by) == ("/run/nvidia/driver", "container")
     assert [each["name"] for each in pod["containers"]] == ["driver"]
 
 
 def test_the_configuration_outranks_where_the_pod_brings_the_driver(tmp_path: Path) -> None:
     """As everywhere: where some nodes have a driver of their own, the agent looks for either."""
-    objects = render_objects(*DRIVER, *VERSION, "--set", "config.driver.root=/,gpuAccess=none")
-    settings = settings_of(objects, tmp_path)
-    assert (str(settings.driver.root), settings.driver.manage_device_nodes) == ("/", False)
+    objects = render_objects(
+        *DRIVER, *VERSION, "--set", "config.driver.root=/,config.driver.installed_by=nobody,gpuAccess=none"
+    )
+    settings = settings_of(objects, tmp_path).driver
+    assert (str(settings.root), settings.installed_by, settings.manage_device_nodes) == ("/", "nobody", False)
 
 
 def test_nothing_replaces_a_driver_pod_by_itself() -> None:

@@ -11,7 +11,7 @@
 {{- $_ := set $pod "health" (dict "watch_kernel_log" false) }}
 {{- end }}
 {{- if .Values.driver.enabled }}
-{{- $_ := set $pod "driver" (merge (dict "root" "/run/nvidia/driver") (get $pod "driver" | default dict)) }}
+{{- $_ := set $pod "driver" (merge (dict "root" "/run/nvidia/driver" "installed_by" "container") (get $pod "driver" | default dict)) }}
 {{- end }}
 {{- if eq .Values.gpuAccess "none" }}
 {{- $_ := set $pod "node" (dict "host_root" "/") }}

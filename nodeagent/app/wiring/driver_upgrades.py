@@ -1,12 +1,15 @@
 """Builds the component that upgrades the driver, with the access to host and cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
+from nodeagent.app.wiring.cluster import ClusterWiring
 from nodeagent.app.wiring.mig_paused_clients import MigCluster
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.holding_task import UpgradeSlots
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
@@ -15,7 +18,7 @@ from nodeagent.edge.container_runtime.tools import enter_root
 from nodeagent.edge.host.driver.module_loader import HostServices, RunOnHost
 from nodeagent.edge.host.driver.tool_child import run_tool
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
-from nodeagent.edge.kube.evictions import KubeDraining
+from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.cluster import Eviction
 from nodeagent.model.cordons import CordonSource
@@ -57,25 +60,37 @@ def find_services(live: LiveSettings, hardware: Hardware) -> HostServices:
     return HostServices(run, lambda: live.now.driver.services if is_real else ())
 
 
+def open_slots(services: Services, cluster: ClusterWiring, read_boot: Callable[[], str]) -> RepairSlots | None:
+    """The slots of the node's work; `None` without an API server, or without domains in the settings."""
+    settings = services.live.now
+    if not (cluster.is_in_use and settings.repairs.slots.domains):
+        return None
+    namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
+    store = KubeSlots(cluster.use_client(), namespace, services.clock)
+    return RepairSlots(store, cluster.node_name, read_boot, services.clock)
+
+
 def build_upgrades(
     services: Services,
     hardware: Hardware,
     journal: UpgradeJournal,
     orders: OrderHandlers,
-    draining: tuple[KubeDraining | None, HostDeviceUsers | None],
-    cluster: UpgradeApi | None,
+    cluster: ClusterWiring,
     prover: GpuProver | None,
+    users: HostDeviceUsers | None,
 ) -> Upgrades:
-    """The component; `draining` asks pods to leave, and finds processes, `None` for simulated GPUs."""
+    """The component; `users` finds processes, `None` for simulated GPUs."""
     assert hardware.modules is not None
+    bus, _, clock, live = services
     ports = UpgradePorts(
         probe=hardware.probe,
         gpus=hardware.gpus,
         modules=hardware.modules,
-        drain=DomainDrain(*services, *draining, source=CordonSource.DRIVER),
+        drain=DomainDrain(*services, cluster.open_draining(), users, source=CordonSource.DRIVER),
+        slots=UpgradeSlots(open_slots(services, cluster, journal.read_boot), bus, live, clock),
         run_on_host=run_on_host(services.live.now.node.host_root),
         services=find_services(services.live, hardware),
-        cluster=cluster,
+        cluster=UpgradeApi(cluster.open_evictions) if cluster.is_in_use else None,
         prover=prover,
     )
     return Upgrades(*services, journal, orders, ports)

@@ -3,12 +3,11 @@
 from nodeagent.app.hardware import Hardware
 from nodeagent.app.services import Services
 from nodeagent.app.wiring.cluster import ClusterWiring
-from nodeagent.app.wiring.driver_upgrades import find_services
+from nodeagent.app.wiring.driver_upgrades import find_services, open_slots
 from nodeagent.components.repairs.acting_task import ActPorts
 from nodeagent.components.repairs.component import Repairs
 from nodeagent.components.repairs.drain_task import DomainDrain
 from nodeagent.components.repairs.reload_task import DriverReload
-from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.sections.repairers import RebootWebhook
 from nodeagent.core.children.worker_thread import WorkerThread
@@ -20,7 +19,6 @@ from nodeagent.edge.host.machine.host_paths import HostPaths
 from nodeagent.edge.host.processes.device_users import HostDeviceUsers
 from nodeagent.edge.http.errors import WebhookRefused
 from nodeagent.edge.http.webhook import Webhook, post_document
-from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.edge.kube.node import KubeNode
 from nodeagent.model.errors import NodeagentError
 from nodeagent.model.ports import GpuProver, RepairJournal
@@ -98,7 +96,7 @@ def build_repairs(
     `users` is `None` for simulated GPUs, whose processes are made up.
     """
     live = services.live
-    slots = _open_slots(services, journal, cluster)
+    slots = open_slots(services, cluster, journal.read_boot)
     if live.now.repairs.mode != ACT or hardware.tool is None:
         return Repairs(*services, journal, slots=slots)
     drain, node = DomainDrain(*services, cluster.open_draining(), users), cluster.open_node()
@@ -116,13 +114,3 @@ def build_reload(services: Services, hardware: Hardware) -> DriverReload | None:
     return DriverReload(
         hardware.modules, find_services(services.live, hardware), lambda: hardware.read_place().is_host_driver
     )
-
-
-def _open_slots(services: Services, journal: RepairJournal, cluster: ClusterWiring) -> RepairSlots | None:
-    """The slots of the node's repairs; `None` without an API server, or without domains in the settings."""
-    settings = services.live.now
-    if not (cluster.is_in_use and settings.repairs.slots.domains):
-        return None
-    namespace = settings.repairs.slots.namespace or settings.kubernetes.namespace
-    store = KubeSlots(cluster.use_client(), namespace, services.clock)
-    return RepairSlots(store, cluster.node_name, journal.read_boot, services.clock)

@@ -6,7 +6,7 @@ Refuses to wait for an act: `acting_task.py` carries acts out, and this componen
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -57,6 +57,7 @@ from nodeagent.rules.repair.sessions import (
     take_findings,
 )
 from nodeagent.rules.repair.settling import Settling, note_poll
+from nodeagent.rules.repair.slots import read_session
 from nodeagent.rules.signals import list_holds
 
 RETRY_SECONDS: Final = 5.0
@@ -263,16 +264,16 @@ class Repairs:
         if sessions is None or inventory is None or not self._is_settled:
             return False
         if self._drain is None:
-            await self._holding.settle(None, sessions)
+            await self._settle_slots(None, sessions)
             return False
         session = find_turn(tuple(sessions.values()), inventory, self._moment, self._read_reach())
         is_stuck = session is not None and self._is_stuck(session, inventory)
-        await self._holding.settle(None if is_stuck else session, sessions)
+        await self._settle_slots(None if is_stuck else session, sessions)
         if session is None:
             self._drain.end()
             return False
         domain = find_domain(session, session.rung, inventory)
-        if not is_stuck and not await self._holding.hold(session) and session.under_way is None:
+        if not is_stuck and not await self._holding.hold(read_session(session)) and session.under_way is None:
             # What was closed stays so only while the session may have its slots.
             if not (self._holding.has_slots and self._drain.session == session.number):
                 self._drain.end()
@@ -283,7 +284,10 @@ class Repairs:
         held = await self._drain.bring(session, domain, list_dead(findings.evidence))
         self._note_holders(session, held)
         # Whoever was late may have left by now, and the slots were given back meanwhile.
-        return not held and not self._is_stuck(session, inventory) and await self._holding.hold(session)
+        return not held and not self._is_stuck(session, inventory) and await self._holding.hold(read_session(session))
+
+    async def _settle_slots(self, turn: FaultSession | None, sessions: Mapping[int, FaultSession]) -> None:
+        await self._holding.settle(str(turn.number) if turn is not None else "", map(read_session, sessions.values()))
 
     def _is_stuck(self, session: FaultSession, inventory: Inventory) -> bool:
         """Whether a session waits for a person or an unseen process; other nodes have its slots meanwhile."""
@@ -355,7 +359,9 @@ class Repairs:
         inventory = read(Inventory) or Inventory(generation=0)
         holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
         sessions = tuple((self._journal.sessions() or {}).values())
-        reach = replace(self._read_reach(), left=frozenset(self._left), without_slots=self._holding.refusals)
+        refusal = self._holding.refusal
+        without_slots = {int(self._holding.turn): refusal} if refusal else {}
+        reach = replace(self._read_reach(), left=frozenset(self._left), without_slots=without_slots)
         return plan_sessions(sessions, inventory, holds, self._moment, self._mode, reach)
 
     def _read_reach(self) -> Reach:

@@ -1,4 +1,4 @@
-"""Takes a slot in each of the node's domains for a repair, narrow to wide, and gives all back.
+"""Takes a slot in each of the node's domains for a repair or an upgrade, narrow to wide, and gives all back.
 
 Refuses to decide: `rules/repair/slots` says which slot is free, and `rules/repair/breaker` how many may be taken.
 """
@@ -14,7 +14,6 @@ from nodeagent.core.log.lines import get_logger
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound
 from nodeagent.edge.kube.lease import KubeSlots
 from nodeagent.model.errors import NodeagentError
-from nodeagent.model.repairs import Rung
 from nodeagent.model.slots import Domain, Holder, Slot
 from nodeagent.rules.repair.breaker import read_breaker
 from nodeagent.rules.repair.slots import (
@@ -34,49 +33,49 @@ _CUT_SHORT: Final = "cut short"
 
 
 class RepairSlots:
-    """The slots of this node's repairs; a restarted agent finds the slots by the holder."""
+    """The slots of this node's work; a restarted agent finds the slots by the holder."""
 
     def __init__(self, store: KubeSlots, node: str, read_boot: Callable[[], str], clock: Clock) -> None:
         self._store, self._node, self._read_boot, self._clock = store, node, read_boot, clock
         self._seen: dict[Domain, Sightings] = {}
         self.allowed: dict[Domain, int] = {}
         """How many slots of each domain might be taken when the domain was last read."""
-        self._empty_handed = set[int]()
-        """Sessions without any slot, as far as answers told; a refusal needs to look no further for them."""
+        self._empty_handed = set[str]()
+        """Work without any slot, as far as answers told; a refusal needs to look no further for the work's own."""
         self._log = get_logger(component="repairs")
 
-    async def take(self, domains: Sequence[Domain], session: int, rung: Rung) -> str:
-        """Take a slot in each domain, or keep the session's own; empty when all are taken, else what is lacking.
+    async def take(self, domains: Sequence[Domain], work: str, seconds: float) -> str:
+        """Take a slot in each domain, or keep the work's own; empty when all are taken, else what is lacking.
 
-        A refusal leaves the session without any slot; all domains are read before the first write, so that a refusal
+        A refusal leaves the work without any slot; all domains are read before the first write, so that a refusal
         seldom costs a write.
 
         Raises:
-            NodeagentError: no answer from the API server; only slots of before are left to the session.
+            NodeagentError: no answer from the API server; only slots of before are left to the work.
         """
         taken: list[Domain] = []
         refusal = _CUT_SHORT
         try:
-            refusal = await self._take_all(domains, session, rung, taken)
+            refusal = await self._take_all(domains, work, seconds, taken)
         finally:
-            if refusal and await self.give_back(taken, session) and refusal != _CUT_SHORT:
-                self._empty_handed.add(session)
+            if refusal and await self.give_back(taken, work) and refusal != _CUT_SHORT:
+                self._empty_handed.add(work)
         return refusal
 
-    async def renew(self, domains: Iterable[Domain], session: int, rung: Rung) -> None:
-        """Renew the slots that the session of an act under way has, whatever has been said of the domains since.
+    async def renew(self, domains: Iterable[Domain], work: str, seconds: float) -> None:
+        """Renew the slots that the work has whose act is under way, whatever has been said of the domains since.
 
         Raises:
             NodeagentError: no answer from the API server, or another has overtaken the write.
         """
         for domain in domains:
             slots = await self._read(domain)
-            own = self._find_own(slots, session)
+            own = self._find_own(slots, work)
             if own is not None:
-                await self._write(domain, slots, own, session, rung)
+                await self._write(domain, slots, own, work, seconds)
 
-    async def give_back(self, domains: Iterable[Domain], session: int, *, is_proven: bool | None = None) -> bool:
-        """Give back the slots of the session, wide to narrow; `None` without a repair.
+    async def give_back(self, domains: Iterable[Domain], work: str, *, is_proven: bool | None = None) -> bool:
+        """Give back the slots of the work, wide to narrow; `None` where nothing was tried.
 
         Returns whether nothing is left to be given back; what is left is free when its time is over.
         """
@@ -84,15 +83,13 @@ class RepairSlots:
         with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
             for domain in reversed(tuple(left)):
                 try:
-                    if await self._give_back_one(domain, session, is_proven=is_proven):
+                    if await self._give_back_one(domain, work, is_proven=is_proven):
                         left.remove(domain)
                 except NodeagentError as error:
-                    self._log.warning(
-                        "repair_slot_not_given_back", session=session, domain=str(domain), reason=str(error)
-                    )
+                    self._log.warning("repair_slot_not_given_back", work=work, domain=str(domain), reason=str(error))
         return not left
 
-    async def _take_all(self, domains: Sequence[Domain], session: int, rung: Rung, taken: list[Domain]) -> str:
+    async def _take_all(self, domains: Sequence[Domain], work: str, seconds: float, taken: list[Domain]) -> str:
         """Fills `taken` with what has to be given back after a failure."""
         read: dict[Domain, list[Slot]] = {}
         refusal = ""
@@ -102,12 +99,12 @@ class RepairSlots:
             except ApiNotFound as error:
                 refusal = f"a Lease of {domain} is not there: {error}"
             else:
-                refusal = refusal or self._find(domain, read[domain], session)[1]
-            if refusal and session in self._empty_handed:
+                refusal = refusal or self._find(domain, read[domain], work)[1]
+            if refusal and work in self._empty_handed:
                 break
-        own = [domain for domain, slots in read.items() if self._find_own(slots, session) is not None]
+        own = [domain for domain, slots in read.items() if self._find_own(slots, work) is not None]
         for domain, slots in read.items() if not refusal else ():
-            refusal = await self._take_one(domain, slots, session, rung, taken)
+            refusal = await self._take_one(domain, slots, work, seconds, taken)
             if refusal:
                 break
         if refusal:
@@ -115,43 +112,43 @@ class RepairSlots:
         return refusal
 
     async def _take_one(
-        self, domain: Domain, slots: Sequence[Slot], session: int, rung: Rung, taken: list[Domain]
+        self, domain: Domain, slots: Sequence[Slot], work: str, seconds: float, taken: list[Domain]
     ) -> str:
         for _ in range(TRIES):
-            slot, refusal = self._find(domain, slots, session)
+            slot, refusal = self._find(domain, slots, work)
             if slot is None:
                 return refusal
             try:
                 # Noted before the write: an answer that does not come leaves open whether the slot is taken.
-                if self._find_own(slots, session) is None:
+                if self._find_own(slots, work) is None:
                     taken.append(domain)
-                    self._empty_handed.discard(session)
-                await self._write(domain, slots, slot, session, rung)
+                    self._empty_handed.discard(work)
+                await self._write(domain, slots, slot, work, seconds)
             except ApiConflict:
                 slots = await self._read(domain)
                 continue
             return ""
         return f"other nodes were faster with the slots of {domain}"
 
-    async def _write(self, domain: Domain, slots: Sequence[Slot], slot: Slot, session: int, rung: Rung) -> None:
+    async def _write(self, domain: Domain, slots: Sequence[Slot], slot: Slot, work: str, seconds: float) -> None:
         holder = Holder(
             node=self._node,
             boot=self._read_boot(),
-            session=session,
+            work=work,
             phase=read_breaker(slots[0].breaker).phase,
         )
-        wanted = take_slot(slot, holder, rung)
+        wanted = take_slot(slot, holder, seconds)
         if is_due(slot, wanted, self._seen[domain].holders[slot.number], self._clock.monotonic()):
             await self._store.write(domain.name_slot(slot.number), wanted)
 
-    async def _give_back_one(self, domain: Domain, session: int, *, is_proven: bool | None) -> bool:
+    async def _give_back_one(self, domain: Domain, work: str, *, is_proven: bool | None) -> bool:
         """One write for the slot, and a second one for a result that the first slot's breaker has yet to hear of."""
         for _ in range(TRIES):
             try:
                 slots = await self._read(domain)
             except ApiNotFound:
                 return True
-            first, own = slots[0], self._find_own(slots, session)
+            first, own = slots[0], self._find_own(slots, work)
             if own is None:
                 return True
             breaker = first.breaker if is_proven is None else note_repair(first, own, is_proven=is_proven)
@@ -169,12 +166,12 @@ class RepairSlots:
             return True
         return False
 
-    def _find(self, domain: Domain, slots: Sequence[Slot], session: int) -> tuple[Slot | None, str]:
-        mine = Holder(node=self._node, boot="", session=session)
+    def _find(self, domain: Domain, slots: Sequence[Slot], work: str) -> tuple[Slot | None, str]:
+        mine = Holder(node=self._node, boot="", work=work)
         return find_slot(domain, slots, mine, self._seen[domain], self._clock.monotonic())
 
-    def _find_own(self, slots: Sequence[Slot], session: int) -> Slot | None:
-        mine = Holder(node=self._node, boot="", session=session)
+    def _find_own(self, slots: Sequence[Slot], work: str) -> Slot | None:
+        mine = Holder(node=self._node, boot="", work=work)
         return next((slot for slot in slots if mine.owns(slot.holder)), None)
 
     async def _read(self, domain: Domain) -> list[Slot]:

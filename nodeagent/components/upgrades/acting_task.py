@@ -5,7 +5,7 @@ more in the moment before. An exit code is no result: the loaded module is looke
 Refuses to force a module out, and to decide the next step: `rules/upgrade_steps` decides.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -57,13 +57,43 @@ class NodeDrain(Protocol):
         ...
 
 
+class NodeSlots(Protocol):
+    """The slots of the node's upgrades, without which the GPUs stay open."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether slots were asked for, and are not taken."""
+        ...
+
+    def may_close(self, upgrade: DriverUpgrade) -> bool:
+        """Whether the GPUs are closed for an upgrade now."""
+        ...
+
+    async def renew(self, upgrade: DriverUpgrade) -> None:
+        """Keep the slots of an upgrade that has begun its drain."""
+        ...
+
+    async def ask(self, upgrade: DriverUpgrade, hold: str) -> str:
+        """Take slots, unless a reason holds the upgrade; what is lacking."""
+        ...
+
+    async def settle_all(self, upgrades: Sequence[DriverUpgrade]) -> None:
+        """Give back what no open upgrade needs, with the result."""
+        ...
+
+    def find_wait(self) -> float | None:
+        """Seconds until something is due; `None` where nothing is."""
+        ...
+
+
 class UpgradePorts(NamedTuple):
-    """The driver, its modules and programs, the drain before an upgrade and the prover after it."""
+    """The driver, its modules and programs, slots and drain before an upgrade, and the prover after it."""
 
     probe: DriverProbe
     gpus: GpuSource
     modules: DriverModules
     drain: NodeDrain
+    slots: NodeSlots
     run_on_host: RunOnHost
     services: HostServices
     cluster: UpgradeCluster | None = None

@@ -77,6 +77,7 @@ class Upgrades:
         self._journal, self._orders, self._ports = journal, orders, ports
         self._aside = PuttingAside(ports.cluster, ports.services, self._keep_aside)
         self._acts = UpgradeActs(ports, clock, self._aside, self._keep_aside)
+        self._slots = ports.slots
         self._writing, self._waker = anyio.Lock(), Waker()
         self._proven: set[SessionGpu] = set()
         """The GPUs with a proof after the present upgrade."""
@@ -113,7 +114,7 @@ class Upgrades:
         """Seconds until something is due without news; `None` where only news count."""
         if self._is_late:
             return RETRY_SECONDS
-        return AGAIN_SECONDS if self._find_open() is not None else None
+        return AGAIN_SECONDS if self._find_open() is not None else self._slots.find_wait()
 
     async def pause(self, command: AuthoredCommand) -> str:
         """Hold the upgrade under way before its next step.
@@ -193,6 +194,7 @@ class Upgrades:
                 upgrade = self._find_open() or await self._begin()
                 if upgrade is not None:
                     await self._go_on(await self._take_up(upgrade), tasks)
+                await self._slots.settle_all(self._list_upgrades())
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("driver_upgrade_not_kept", reason=str(error))
@@ -262,6 +264,7 @@ class Upgrades:
     async def _go_on(self, upgrade: DriverUpgrade, tasks: TaskGroup) -> None:
         settings = self._live.now.driver
         limits = Limits(installed_by=settings.installed_by, act_seconds=settings.upgrade_seconds)
+        await self._slots.renew(upgrade)
         while not self._acts.is_busy:
             evidence = await self._ports.probe.read_evidence()
             if evidence.stuck and not evidence.module_loaded:
@@ -307,9 +310,15 @@ class Upgrades:
         seen = Seen(now_seconds=self._clock.wall(), module=module, hold=hold, answer=self._acts.answer)
         if upgrade.phase is UpgradePhase.RESTORE:
             return replace(seen, waits=await self._restore(upgrade))
+        drain, was_waiting = self._ports.drain, self._slots.is_waiting
+        if without_slots := await self._slots.ask(upgrade, hold):
+            if not self._slots.may_close(upgrade):
+                drain.end()
+            return replace(seen, without_slots=without_slots)
+        if was_waiting and not self._slots.is_waiting:
+            await self._change(upgrade, began_seconds=seen.now_seconds)
         if not module or hold or upgrade.is_failing or module == upgrade.wanted:
             return seen
-        drain = self._ports.drain
         if upgrade.phase.rank >= UpgradePhase.UNLOAD.rank:
             return replace(seen, holders=await drain.compare(upgrade.gpus))
         left: tuple[str, ...] = ()
@@ -353,6 +362,7 @@ class Upgrades:
         if upgrade is not None:
             sentence = f"upgrade {upgrade.number} from {upgrade.before} to {upgrade.wanted}, phase {upgrade.phase}"
         named = f"upgrade of the driver to {upgrade.wanted}" if upgrade is not None else ""
+        closed = upgrade.gpus if upgrade is not None and self._slots.may_close(upgrade) else ()
         state = UpgradeState(
             mode=need.mode,
             loaded=need.loaded,
@@ -362,15 +372,16 @@ class Upgrades:
             obstacles=obstacles if upgrade is None else tuple(filter(None, [self._why])),
             pods=self._list_pods(),
             upgrades=upgrades,
-            closed_gpus={gpu.uuid: named for gpu in upgrade.gpus} if upgrade is not None else {},
+            closed_gpus=dict.fromkeys((gpu.uuid for gpu in closed), named),
         )
         published = self._bus.publish_state(state, source=self.name)
-        due = f"{sentence}; {'; '.join(obstacles)}" if upgrade is None and need.is_due else ""
         told = f"{sentence}: {self._why}" if self._why else sentence
+        due = f"{sentence}; {'; '.join(obstacles)}" if need.is_due else ""
+        due, told = (due, "") if upgrade is None else ("", told) if closed else (told, "")
         last = next(iter(upgrades), None)
         is_failed = last is not None and last.ending is UpgradeEnding.FAILED and last.wanted == need.wanted
         failed = last.why_not_done if last is not None and is_failed and not last.may_repeat else ""
-        for code, detail in ((DUE, due), (UNDER_WAY, told if upgrade is not None else ""), (FAILED, failed)):
+        for code, detail in ((DUE, due), (UNDER_WAY, told), (FAILED, failed)):
             self._conditions.replace(code, {"": detail} if detail else {}, cause=published)
 
     def _list_pods(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ TABLES: Final = Tables(
     targets={
         "hostPaths.kubeletRootDir": Target("kubelet.root_dir"),
         "cdi.enabled": Target("cdi.enabled", read_flag),
+        **driver_pods.POLICY_TARGETS,
         "toolkit.enabled": Target("runtime.manage", read_flag),
         "toolkit.env.CONTAINERD_CONFIG": Target("runtime.config_file"),
         "toolkit.env.CONTAINERD_SOCKET": Target("runtime.socket"),
@@ -109,4 +110,4 @@ TABLES: Final = Tables(
 
 def import_policy(document: Mapping[str, object]) -> Imported:
     """A ClusterPolicy's specification, or values of the operator's chart."""
-    return driver_pods.note_system(translate(document, TABLES))
+    return driver_pods.complete_policy(translate(document, TABLES), document)

@@ -219,12 +219,14 @@ SLOTS_MAX: Final = 100
 
 
 class SlotDomainSettings(Section):
-    """Nodes with the same value of a label, of which only so many are repaired at once."""
+    """Nodes with the same value of a label, of which only so many are repaired or upgraded at once."""
 
     label: str = required(
         LABEL_KEY, "the key of the label whose value names the node's domain; `cluster` for all nodes"
     )
-    slots: int = required(Whole(1, SLOTS_MAX), "how many nodes of one value are repaired at once: so many Leases stand")
+    slots: int = required(
+        Whole(1, SLOTS_MAX), "how many nodes of one value are repaired or upgraded at once: so many Leases stand"
+    )
 
 
 class SlotsSettings(Section):
@@ -233,7 +235,8 @@ class SlotsSettings(Section):
     domains: tuple[SlotDomainSettings, ...] = knob(
         ListOf(Nested(SlotDomainSettings)),
         (),
-        "the domains in which a repair takes a slot each, narrow to wide; without any each node repairs by itself",
+        "the domains in which a repair or an upgrade of the driver takes a slot each, narrow to wide; without any each"
+        " node acts by itself",
         "racks and pools have other labels in each cluster, and the Leases have to stand before",
     )
     namespace: str | None = knob(

@@ -1,4 +1,4 @@
-"""Slots of repairs: Leases that stand before, one of each domain of the node for a repair; pure.
+"""Slots: Leases that stand before, one of each domain of the node for a repair or an upgrade of the driver; pure.
 
 The API server refuses the second of two writers and enforces nothing else. Whether a holder has vanished is judged by
 the reader's own clock, from when the reader saw the Lease's time of renewal change: no two clocks are compared.
@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from nodeagent.config.sections.repairers import SlotDomainSettings
 from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.repairs import Ending, FaultSession, Rung
-from nodeagent.model.slots import CLUSTER, Domain, Holder, Slot
+from nodeagent.model.slots import CLUSTER, UPGRADE_PREFIX, Domain, Holder, Slot, SlotWork
+from nodeagent.model.upgrades import DriverUpgrade, UpgradeEnding, UpgradePhase
 from nodeagent.model.values import Value
 from nodeagent.rules.repair.breaker import count_open, note_result, read_breaker, render_breaker
 
@@ -29,7 +30,9 @@ RENEW_SECONDS: Final = 300.0
 """The age of a holder's last write from which a repair that lasts writes again; shorter repairs renew nothing."""
 RETRY_SECONDS: Final = 60.0
 OLD_SECONDS: Final = 3600.0
-"""A session of this age asks sooner."""
+"""Work of this age asks sooner."""
+_WITHOUT_FAILURE: Final = frozenset({Ending.REPAIRED, Ending.REMOVED, Ending.JOINED})
+"""Endings of sessions that leave no unproven repair behind."""
 
 
 class Sighting(Value, frozen=True):
@@ -77,7 +80,7 @@ def list_domains(configured: Sequence[SlotDomainSettings], node: ClusterNode | N
 def find_slot(
     domain: Domain, slots: Sequence[Slot], holder: Holder, seen: Sightings, now: float
 ) -> tuple[Slot | None, str]:
-    """The slot to take, or why there is none; the session's own slot before all others.
+    """The slot to take, or why there is none; the work's own slot before all others.
 
     Args:
         domain: the domain.
@@ -110,10 +113,10 @@ def count_allowed(slots: Sequence[Slot], seen: Sightings, now: float) -> int:
     return count_open(read_breaker(slots[0].breaker), len(slots), now - seen.phase.since_seconds)
 
 
-def take_slot(slot: Slot, holder: Holder, rung: Rung) -> Slot:
-    """The slot with its holder, for the time of the rung; a session's own slot keeps the phase of its taking."""
+def take_slot(slot: Slot, holder: Holder, seconds: float) -> Slot:
+    """The slot with its holder, for so long; the work's own slot keeps the phase of its taking."""
     phase = find_phase(slot) if holder.owns(slot.holder) else holder.phase
-    return replace(slot, holder=str(replace(holder, phase=phase)), seconds=HELD_SECONDS[rung])
+    return replace(slot, holder=str(replace(holder, phase=phase)), seconds=seconds)
 
 
 def is_due(slot: Slot, taken: Slot, sighting: Sighting, now: float) -> bool:
@@ -133,19 +136,21 @@ def _draw(node: str, count: int) -> int:
 
 
 def _describe(slot: Slot, sighting: Sighting, now: float) -> str:
-    node = slot.holder.partition("/")[0]
-    return f"{node}, seen for {round((now - sighting.since_seconds) / 60)} min"
+    node, _, text = slot.holder.partition("/")
+    work = text.partition("/")[2].partition("/")[0]
+    holder = f"{node} for {work.replace('-', ' ')}" if work.startswith(UPGRADE_PREFIX) else node
+    return f"{holder}, seen for {round((now - sighting.since_seconds) / 60)} min"
 
 
-def find_retry_seconds(rung: Rung, age_seconds: float, draw: float) -> float:
-    """Until a refused session asks again: 60 seconds give or take half, sooner for grave and old sessions.
+def find_retry_seconds(*, is_grave: bool, age_seconds: float, draw: float) -> float:
+    """Until refused work asks again: 60 seconds give or take half, sooner for grave and old work.
 
     Args:
-        rung: the session's rung.
-        age_seconds: for how long the session is open.
+        is_grave: whether the work asks sooner.
+        age_seconds: for how long the work is open.
         draw: a random number from 0 to 1.
     """
-    sooner = 1 + (rung.rank >= Rung.REBOOT.rank) + (age_seconds >= OLD_SECONDS)
+    sooner = 1 + is_grave + (age_seconds >= OLD_SECONDS)
     return RETRY_SECONDS * (0.5 + draw) / sooner
 
 
@@ -156,20 +161,42 @@ def note_repair(first: Slot, own: Slot, *, is_proven: bool) -> str:
     return first.breaker if after == before else render_breaker(after)
 
 
-def find_result(session: FaultSession, since_seconds: float) -> bool | None:
-    """Whether the repair with slots taken at a time was proven; `None` without a repair."""
-    if session.ending is Ending.REPAIRED:
+def read_session(session: FaultSession) -> SlotWork:
+    """The repair of a session as work; a person's work holds a slot for no time."""
+    tries = [one.began_seconds for one in session.attempts if one.is_own and not one.is_open and one.counts]
+    return SlotWork(
+        name=str(session.number),
+        held_seconds=HELD_SECONDS.get(session.rung, 0.0),
+        opened_seconds=session.opened_seconds,
+        closed_seconds=session.closed_seconds,
+        began_seconds=None if session.under_way is None else session.under_way.began_seconds,
+        is_grave=session.rung.rank >= Rung.REBOOT.rank,
+        is_proven=session.ending is Ending.REPAIRED,
+        failed_seconds=None if session.ending in _WITHOUT_FAILURE else max(tries, default=None),
+    )
+
+
+def read_upgrade(upgrade: DriverUpgrade) -> SlotWork:
+    """An upgrade as work: an act from the end of its drain on, which may take a reboot."""
+    is_draining = upgrade.phase is UpgradePhase.DRAIN
+    return SlotWork(
+        name=f"{UPGRADE_PREFIX}{upgrade.number}",
+        held_seconds=HELD_SECONDS[Rung.REBOOT],
+        opened_seconds=upgrade.began_seconds,
+        closed_seconds=upgrade.ended_seconds,
+        began_seconds=None if is_draining else upgrade.phase_seconds,
+        is_proven=upgrade.ending is UpgradeEnding.DONE,
+        failed_seconds=upgrade.ended_seconds if upgrade.ending is UpgradeEnding.FAILED else None,
+    )
+
+
+def find_result(work: SlotWork, since_seconds: float) -> bool | None:
+    """Whether the work with slots taken at a time was proven; `None` where nothing was tried since."""
+    if work.is_proven:
         return True
-    if session.ending in {Ending.REMOVED, Ending.JOINED}:
-        return None
-    ended = [
-        attempt
-        for attempt in session.attempts
-        if attempt.is_own and not attempt.is_open and attempt.counts and attempt.began_seconds >= since_seconds
-    ]
-    return False if ended else None
+    return False if work.failed_seconds is not None and work.failed_seconds >= since_seconds else None
 
 
 def find_phase(own: Slot) -> int:
-    """The phase of the breaker in which a session took its own slot."""
+    """The phase of the breaker in which the holder took its own slot."""
     return int(own.holder.rpartition("/")[2])

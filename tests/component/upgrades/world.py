@@ -8,11 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.components.repairs.drain_task import DomainDrain
+from nodeagent.components.repairs.holding_task import UpgradeSlots
+from nodeagent.components.repairs.slots_task import RepairSlots
 from nodeagent.components.upgrades.acting_task import UpgradePorts
 from nodeagent.components.upgrades.component import Upgrades
 from nodeagent.config.live import LiveSettings
 from nodeagent.config.schema import Settings
-from nodeagent.config.sections.hardware import DriverSettings
+from nodeagent.config.sections.hardware import DriverSettings, RepairsSettings
+from nodeagent.config.sections.repairers import SlotDomainSettings, SlotsSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
@@ -28,9 +31,11 @@ from nodeagent.model.ids import DeviceId
 from nodeagent.model.orders import AuthoredCommand, Order
 from nodeagent.model.proof import ProofPlan, ProverReadings
 from nodeagent.model.repairs import ToolAnswer
+from nodeagent.model.slots import CLUSTER
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeState
 from nodeagent.rules.cordons import plan_repairs
 from tests.component.repairs.test_drain import Pods
+from tests.fakes.repair_slots import Store
 from tests.support.allocations import GPU
 from tests.support.gpus import gpu_uuid, make_node
 from tests.support.repairs import NEW, OLD
@@ -196,10 +201,15 @@ class World:
         *,
         has_cluster: bool = True,
         has_prover: bool = True,
+        store: Store | None = None,
+        name: str = "a",
     ) -> None:
+        """With a store an upgrade needs a slot of the cluster."""
+        domains = () if store is None else (SlotDomainSettings(label=CLUSTER, slots=1),)
+        repairs = RepairsSettings(slots=SlotsSettings(domains=domains))
         self.clock, self.bus, self.host = clock, Bus(clock), host
         self.conditions = Conditions(self.bus, clock, CATALOGUE)
-        self.memory, self.live = memory or Memory(), LiveSettings(Settings(driver=settings))
+        self.memory, self.live = memory or Memory(), LiveSettings(Settings(driver=settings, repairs=repairs))
         self.orders, self.steps, self.pods = OrderHandlers(), list[str](), Pods()
         drain = DomainDrain(
             self.bus,
@@ -212,7 +222,9 @@ class World:
         )
         cluster = host if has_cluster else None
         services = HostServices(host.run, lambda: self.live.now.driver.services)
-        self.ports = UpgradePorts(host, host, host, drain, host.run, services, cluster, host if has_prover else None)  # type: ignore[arg-type]  # of the source what is used
+        slots = None if store is None else RepairSlots(store, name, self.memory.read_boot, clock)
+        held, prover = UpgradeSlots(slots, self.bus, self.live, clock), host if has_prover else None
+        self.ports = UpgradePorts(host, host, host, drain, held, host.run, services, cluster, prover)  # type: ignore[arg-type]  # of the source what is used
         host.world, host.released = self, ""
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(AllocationTable(), source="test")

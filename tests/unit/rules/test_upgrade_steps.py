@@ -70,6 +70,17 @@ def test_a_held_upgrade_takes_no_step(phase: UpgradePhase) -> None:
     assert gone_on.act is Act.LOAD or gone_on.upgrade.phase is RESTORE
 
 
+@pytest.mark.parametrize("module", [OLD, ""])
+def test_an_upgrade_without_slots_waits_before_its_drain(module: str) -> None:
+    """Without a driver too; what is given up, or there already, needs none."""
+    upgrade, why = make_upgrade(), "no slot of cluster is free: node-b, seen for 0 min"
+    waiting = step(upgrade, see(module, without_slots=why, hold="paused by alice"))
+    assert (waiting.upgrade, waiting.why) == (upgrade, why)
+    aborted = make_upgrade(aborted_by="alice")
+    for going, seen in ((aborted, see(module, without_slots=why)), (upgrade, see(NEW, without_slots=why))):
+        assert step(going, seen).upgrade.phase is RESTORE
+
+
 def test_nobody_is_torn_off_a_gpu_and_a_holder_who_stays_ends_the_upgrade() -> None:
     upgrade = make_upgrade(UNLOAD)
     waiting = step(upgrade, see(holders=("team/train",)))

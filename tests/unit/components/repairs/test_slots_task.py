@@ -41,10 +41,10 @@ async def test_a_repair_takes_a_slot_of_each_domain_and_gives_all_back() -> None
     """Three writes for a domain at most: the take, the result, the way back; a first slot takes the result along."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(BOTH, 7, Rung.RESET) == ""
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.RESET]) == ""
     assert store.holders(RACK) == ["a/one/7/0"]
     assert sorted(store.holders(ALL)) == ["", "a/one/7/0"]
-    await slots.give_back(BOTH, 7, is_proven=True)
+    await slots.give_back(BOTH, "7", is_proven=True)
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
     assert store.breaker(RACK).results == store.breaker(ALL).results == (True,)
     assert store.writes <= 3 + 2
@@ -54,7 +54,7 @@ async def test_what_is_lacking_is_said_and_the_rest_given_back() -> None:
     store = Store((RACK, ALL))
     for number in range(2):
         store.hold(ALL, number, f"node-{number}/x/1/0")
-    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
+    refusal = await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])
     assert refusal == "no slot of cluster is free: node-0, seen for 0 min; node-1, seen for 0 min"
     assert store.holders(RACK) == [""]
 
@@ -66,28 +66,30 @@ async def test_a_session_without_slots_looks_no_further_than_the_first_domain_th
     slots, reads = make_slots(store), list[int]()
     for _ in range(2):
         store.reads = 0
-        assert await slots.take(BOTH, 7, Rung.RESET) == "no slot of rack r1 is free: b, seen for 0 min"
+        assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.RESET]) == "no slot of rack r1 is free: b, seen for 0 min"
         reads.append(store.reads)
     assert (reads, store.writes) == ([3, 1], 0)
 
 
 async def test_without_leases_or_api_server_there_is_no_repair() -> None:
     store = Store((RACK,))
-    assert (await make_slots(store).take(BOTH, 7, Rung.RESET)).startswith("a Lease of cluster is not there: ")
+    assert (await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])).startswith(
+        "a Lease of cluster is not there: "
+    )
     assert store.holders(RACK) == [""]
     store.is_away = True
     with pytest.raises(ApiUnreachable):
-        await make_slots(store).take(BOTH, 7, Rung.RESET)
-    assert not await make_slots(store).give_back(BOTH, 7)
+        await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])
+    assert not await make_slots(store).give_back(BOTH, "7")
 
 
 async def test_a_node_finds_its_slots_after_its_reboot() -> None:
     store = Store((RACK, ALL))
-    assert await make_slots(store).take(BOTH, 7, Rung.REBOOT) == ""
+    assert await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.REBOOT]) == ""
     again = make_slots(store, boot="two")
-    assert await again.take(BOTH, 7, Rung.REBOOT) == ""
+    assert await again.take(BOTH, "7", HELD_SECONDS[Rung.REBOOT]) == ""
     assert store.holders(RACK) == ["a/two/7/0"]
-    await make_slots(store, boot="two").give_back(BOTH, 7)
+    await make_slots(store, boot="two").give_back(BOTH, "7")
     assert (store.holders(RACK), sorted(store.holders(ALL)), store.breaker(RACK)) == ([""], ["", ""], Breaker())
 
 
@@ -95,7 +97,7 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
     """And whoever is overtaken while giving back keeps the slot until its time is over."""
     store = Store((RACK, ALL))
     slots = make_slots(store)
-    assert await slots.take(BOTH, 7, Rung.RESET) == ""
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.RESET]) == ""
     name = RACK.name_slot(0)
 
     def overtake() -> None:
@@ -103,13 +105,13 @@ async def test_who_is_overtaken_each_time_has_no_slot() -> None:
         store.slots[name] = replace(store.slots[name], version=f"other {store.writes}")
 
     store.overtake = overtake
-    assert not await slots.give_back(BOTH, 7)
+    assert not await slots.give_back(BOTH, "7")
     assert store.holders(RACK) == ["a/one/7/0"]
-    assert await slots.give_back((Domain(key="rack", value="gone", slots=1),), 7)
+    assert await slots.give_back((Domain(key="rack", value="gone", slots=1),), "7")
     store.overtake = None
-    assert await slots.give_back(BOTH, 7)
+    assert await slots.give_back(BOTH, "7")
     store.overtake = overtake
-    assert await slots.take(BOTH, 7, Rung.RESET) == "other nodes were faster with the slots of rack r1"
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.RESET]) == "other nodes were faster with the slots of rack r1"
 
 
 async def test_a_session_that_asks_again_writes_only_to_renew_its_slots() -> None:
@@ -118,32 +120,32 @@ async def test_a_session_that_asks_again_writes_only_to_renew_its_slots() -> Non
     slots = make_slots(store, clock=clock)
     written = list[int]()
     for clock.now, rung in ((0.0, Rung.RESET), (60.0, Rung.RESET), (200.0, Rung.REBOOT), (400.0, Rung.REBOOT)):
-        assert await slots.take(BOTH, 7, rung) == ""
+        assert await slots.take(BOTH, "7", HELD_SECONDS[rung]) == ""
         written.append(store.writes)
     assert written == [2, 2, 4, 4]
     clock.now = 720.0
-    assert await slots.take(BOTH, 7, Rung.REBOOT) == ""
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.REBOOT]) == ""
     assert store.writes == 6
     store.suspend(ALL)
-    await slots.renew(BOTH, 7, Rung.REBOOT)
+    await slots.renew(BOTH, "7", HELD_SECONDS[Rung.REBOOT])
     assert store.holders(RACK) == ["a/one/7/0"]
-    assert await slots.take(BOTH, 7, Rung.REBOOT) == "a person has suspended repairs in cluster"
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.REBOOT]) == "a person has suspended repairs in cluster"
     assert (store.holders(RACK), store.holders(ALL), slots.allowed[ALL]) == ([""], ["", ""], 0)
-    await slots.renew(BOTH, 7, Rung.REBOOT)
+    await slots.renew(BOTH, "7", HELD_SECONDS[Rung.REBOOT])
     assert store.holders(RACK) == [""]
 
 
 async def test_an_answer_that_does_not_come_leaves_what_was_taken_before() -> None:
     """What the failed call itself has taken goes back."""
     store = Store(BOTH)
-    assert await make_slots(store).take((RACK,), 7, Rung.RESET) == ""
+    assert await make_slots(store).take((RACK,), "7", HELD_SECONDS[Rung.RESET]) == ""
 
     def fail() -> None:
         raise ApiUnreachable("the API server", "write", "no route")
 
     store.overtake = fail
     with pytest.raises(ApiUnreachable):
-        await make_slots(store).take(BOTH, 7, Rung.RESET)
+        await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])
     assert (store.holders(RACK), store.holders(ALL)) == (["a/one/7/0"], ["", ""])
 
 
@@ -158,7 +160,7 @@ async def test_who_is_overtaken_by_the_last_free_slot_is_told_who_has_it() -> No
             store.hold(ALL, 1, "c/x/1/0")
 
     store.overtake = overtake
-    refusal = await make_slots(store).take(BOTH, 7, Rung.RESET)
+    refusal = await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])
     assert refusal == "no slot of cluster is free: b, seen for 0 min; c, seen for 0 min"
     assert store.holders(RACK) == [""]
 
@@ -167,11 +169,11 @@ async def test_a_result_that_a_stopped_domain_does_not_hear_costs_no_write() -> 
     store = Store(BOTH)
     store.hold(ALL, 0, "b/x/1/0")
     slots = make_slots(store)
-    assert await slots.take((ALL,), 7, Rung.RESET) == ""
+    assert await slots.take((ALL,), "7", HELD_SECONDS[Rung.RESET]) == ""
     store.slots[ALL.name_slot(0)] = replace(
         store.slots[ALL.name_slot(0)], breaker=render_breaker(Breaker(phase=1, width=0))
     )
-    await slots.give_back((ALL,), 7, is_proven=True)
+    await slots.give_back((ALL,), "7", is_proven=True)
     assert (store.breaker(ALL), store.writes) == (Breaker(phase=1, width=0), 2)
 
 
@@ -179,7 +181,7 @@ async def test_a_cancelled_take_leaves_nothing_behind() -> None:
     store = Store((RACK, ALL))
     with anyio.CancelScope() as scope:
         store.overtake = scope.cancel
-        await make_slots(store).take(BOTH, 7, Rung.RESET)
+        await make_slots(store).take(BOTH, "7", HELD_SECONDS[Rung.RESET])
     assert (store.holders(RACK), store.holders(ALL)) == ([""], ["", ""])
 
 
@@ -189,8 +191,8 @@ async def test_a_probe_in_another_slot_than_the_first_widens_the_domain() -> Non
     name = ALL.name_slot(0)
     store.slots[name] = replace(store.slots[name], breaker=render_breaker(half), holder="b/x/1/4", seconds=600.0)
     slots = make_slots(store)
-    assert await slots.take(BOTH, 7, Rung.RESET) == ""
-    await slots.give_back(BOTH, 7, is_proven=True)
+    assert await slots.take(BOTH, "7", HELD_SECONDS[Rung.RESET]) == ""
+    await slots.give_back(BOTH, "7", is_proven=True)
     assert (store.breaker(ALL), store.holders(ALL)) == (Breaker(phase=5), ["b/x/1/4", ""])
 
 
@@ -217,14 +219,14 @@ class Agent:
         if self.acts_until:
             self.acts_until, self.is_done = 0.0, True
             if not self.is_vanishing:
-                await self.slots.give_back(self.domains, 1, is_proven=world.random.random() < 0.9)
+                await self.slots.give_back(self.domains, "1", is_proven=world.random.random() < 0.9)
             return
         try:
-            refusal = await self.slots.take(self.domains, 1, Rung.RESET)
+            refusal = await self.slots.take(self.domains, "1", HELD_SECONDS[Rung.RESET])
         except ApiUnreachable as error:
             refusal = str(error)
         if refusal:
-            self.due = world.now + find_retry_seconds(Rung.RESET, world.now, world.random.random())
+            self.due = world.now + find_retry_seconds(is_grave=False, age_seconds=world.now, draw=world.random.random())
             return
         lasts = HELD_SECONDS[Rung.RESET] if self.is_vanishing else REPAIR_SECONDS
         self.due = self.acts_until = world.now + lasts

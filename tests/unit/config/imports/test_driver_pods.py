@@ -5,7 +5,8 @@ import yaml
 
 from nodeagent.config.imports.engine import NO_COUNTERPART
 from nodeagent.config.imports.recognise import import_text
-from nodeagent.config.imports.render import list_values, render_values
+from nodeagent.config.imports.render import check_file, list_values, render_file, render_values
+from tests.support.repairs import NEW
 
 PROBE = {
     "failureThreshold": 1,
@@ -34,6 +35,15 @@ POD = {
     "kernelModuleConfig": {"name": "c"},
 }
 """Every key of both kinds of documents, in the form of their definitions."""
+UPGRADES = {
+    "autoUpgrade": True,
+    "maxParallelUpgrades": 1,
+    "maxUnavailable": "25%",
+    "drain": {"enable": True, "force": True, "podSelector": "a", "timeoutSeconds": 1, "deleteEmptyDir": True},
+    "podDeletion": {"force": True, "timeoutSeconds": 1, "deleteEmptyDir": True},
+    "gpuPodDeletion": {"force": True, "timeoutSeconds": 1, "deleteEmptyDir": True},
+    "waitForCompletion": {"podSelector": "a", "timeoutSeconds": 1},
+}
 POLICY = {
     **POD,
     "enabled": True,
@@ -41,15 +51,7 @@ POLICY = {
     "repoConfig": {"configMapName": "c"},
     "licensingConfig": {"configMapName": "c", "secretName": "s", "nlsEnabled": True},
     "virtualTopology": {"config": "c"},
-    "upgradePolicy": {
-        "autoUpgrade": True,
-        "maxParallelUpgrades": 1,
-        "maxUnavailable": "25%",
-        "drain": {"enable": True, "force": True, "podSelector": "a", "timeoutSeconds": 1, "deleteEmptyDir": True},
-        "podDeletion": {"force": True, "timeoutSeconds": 1, "deleteEmptyDir": True},
-        "gpuPodDeletion": {"force": True, "timeoutSeconds": 1, "deleteEmptyDir": True},
-        "waitForCompletion": {"podSelector": "a", "timeoutSeconds": 1},
-    },
+    "upgradePolicy": UPGRADES,
 }
 OBJECT = {
     **POD,
@@ -96,11 +98,14 @@ def driver(spec: dict[str, object], name: str = "h100.pool") -> str:
 
 def test_every_key_of_a_cluster_policy_is_a_value_or_has_a_reason() -> None:
     imported = import_text("policy", policy(POLICY))
-    assert list_values(imported) == {"driver": {"enabled": True, **VALUES}}
+    slots = {"slots": {"domains": [{"label": "cluster", "slots": 1}]}}
+    assert list_values(imported) == {"driver": {"enabled": True, **VALUES}, "repairs": slots}
     notes = "\n".join(imported.notes)
     assert NO_COUNTERPART not in notes
     for left_out in POLICY.keys() - VALUES.keys() - {"enabled", "imagePullPolicy"}:
         assert f"driver.{left_out}" in notes
+    for left_out in UPGRADES.keys() - {"maxParallelUpgrades"}:
+        assert f"driver.upgradePolicy.{left_out}" in notes
     for reason in ("/etc/apt/sources.list.d", "/drivers/nvidia.conf", "import them too", "docs/driver.md"):
         assert reason in notes
 
@@ -136,6 +141,46 @@ def test_several_objects_are_groups_beside_the_policy() -> None:
             "groups": [{"name": name, "nodeSelector": {"nvidia.com/gpu.present": "true"}} for name in ("all", "b")],
         }
     }
+
+
+def test_automatic_upgrades_of_driver_pods_become_upgrades_by_the_agent() -> None:
+    """To the version of the driver pods, and as many at once as there."""
+    policies = {"upgradePolicy": {"autoUpgrade": True, "maxParallelUpgrades": 3}}
+    imported = import_text("policy", policy({"enabled": True, "version": NEW, **policies}))
+    upgrade = {"upgrade": "act", "wanted_version": NEW, "installed_by": "container"}
+    assert yaml.safe_load(render_values(imported)) == {
+        "driver": {"enabled": True, "version": NEW},
+        "repairs": {"slots": {"domains": [{"label": "cluster", "slots": 3}]}},
+        "config": {"driver": upgrade},
+    }
+    assert check_file(render_file(imported)).driver.upgrade == "act"
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        ({"version": NEW}, "driver.enabled is not true"),
+        ({"enabled": True, "version": "580"}, "driver.version is 580"),
+        ({"enabled": True}, "driver.version is empty"),
+        ({"enabled": True, "version": NEW, "useNvidiaDriverCRD": True}, "may name several versions"),
+    ],
+)
+def test_upgrades_stay_off_where_no_version_is_wanted_on_all_nodes(section: dict[str, object], why: str) -> None:
+    imported = import_text("policy", policy({"upgradePolicy": {"autoUpgrade": True}, **section}))
+    assert imported.settings == {}
+    (note,) = [note for note in imported.notes if "autoUpgrade" in note]
+    assert why in note
+
+
+@pytest.mark.parametrize(
+    ("limit", "values", "said"),
+    [(0, {}, ""), (101, {}, "101 is not understood: repairs.slots has 1 to 100 slots in a domain")],
+)
+def test_upgrades_switched_off_stay_off_and_no_limit_is_no_slot(limit: int, values: object, said: str) -> None:
+    section: dict[str, object] = {"autoUpgrade": False, "maxParallelUpgrades": limit}
+    imported = import_text("policy", policy({"upgradePolicy": section}))
+    assert (imported.settings, list_values(imported)) == ({"driver.upgrade": "off"}, values)
+    assert said in "".join(imported.notes)
 
 
 @pytest.mark.parametrize(("section", "told"), [({"enabled": True}, True), ({"enabled": False}, False), ({}, False)])

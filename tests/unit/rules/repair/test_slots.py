@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.model.repairs import Ending, FaultSession, Outcome, Rung
 from nodeagent.model.slots import CLUSTER, Domain, Holder, Slot
+from nodeagent.model.upgrades import UpgradeEnding, UpgradePhase
 from nodeagent.rules.repair.breaker import Breaker, count_open, note_result, read_breaker, render_breaker
 from nodeagent.rules.repair.slots import (
     HELD_SECONDS,
@@ -13,11 +14,13 @@ from nodeagent.rules.repair.slots import (
     find_slot,
     note_repair,
     note_slots,
+    read_session,
+    read_upgrade,
 )
-from tests.support.repairs import make_attempt, make_session
+from tests.support.repairs import make_attempt, make_session, make_upgrade
 
 RACK = Domain(key="example.com/rack", value="r1", slots=2)
-ME = Holder(node="node-a", boot="one", session=7)
+ME = Holder(node="node-a", boot="one", work="7")
 FREE = (Slot(number=0, version="1"), Slot(number=1, version="1"))
 HELD = tuple(replace(slot, holder=f"node-{slot.number}/x/1/0", seconds=600.0) for slot in FREE)
 
@@ -148,11 +151,43 @@ def test_a_result_that_changes_nothing_is_not_written() -> None:
     ],
 )
 def test_a_repair_is_judged_by_what_it_did_with_its_slots(session: FaultSession, result: bool | None) -> None:
-    assert find_result(session, since_seconds=100.0) is result
+    assert find_result(read_session(session), since_seconds=100.0) is result
 
 
-def test_grave_and_old_sessions_ask_sooner() -> None:
-    assert [find_retry_seconds(Rung.RESET, 0.0, draw) for draw in (0.0, 1.0)] == [30.0, 90.0]
-    assert find_retry_seconds(Rung.REBOOT, 0.0, 0.5) == find_retry_seconds(Rung.RESET, 3600.0, 0.5) == 30.0
-    assert find_retry_seconds(Rung.REBOOT, 3600.0, 0.5) == 20.0
+def test_grave_and_old_work_asks_sooner() -> None:
+    def find(rung: Rung, age: float, draw: float = 0.5) -> float:
+        is_grave = read_session(make_session(rung=rung)).is_grave
+        return find_retry_seconds(is_grave=is_grave, age_seconds=age, draw=draw)
+
+    assert [find(Rung.RESET, 0.0, draw) for draw in (0.0, 1.0)] == [30.0, 90.0]
+    assert find(Rung.REBOOT, 0.0) == find(Rung.RESET, 3600.0) == 30.0
+    assert find(Rung.REBOOT, 3600.0) == 20.0
     assert HELD_SECONDS[Rung.RESET] < HELD_SECONDS[Rung.RELOAD_DRIVER] < HELD_SECONDS[Rung.REBOOT]
+
+
+def test_an_upgrade_is_no_session_of_the_same_number() -> None:
+    """Its holder says so, to the node itself and to whoever waits; a slot is held through a reboot."""
+    work = read_upgrade(make_upgrade(number=7))
+    mine = Holder(node="node-a", boot="one", work=work.name)
+    assert (str(mine), work.held_seconds) == ("node-a/one/upgrade-7/0", 2700.0)
+    held = (replace(FREE[0], holder=str(mine), seconds=600.0), HELD[1])
+    why = "no slot of example.com/rack r1 is free: node-a for upgrade 7, seen for 5 min; node-1, seen for 5 min"
+    assert find(held, now=300.0) == (None, why)
+    assert find(held, me=replace(mine, boot="two"))[0] == held[0]
+
+
+@pytest.mark.parametrize(
+    ("ending", "result"),
+    [(None, None), (UpgradeEnding.DONE, True), (UpgradeEnding.FAILED, False), (UpgradeEnding.ABORTED, None)],
+)
+def test_an_upgrade_is_judged_by_its_end(ending: UpgradeEnding | None, result: bool | None) -> None:
+    ended = None if ending is None else 100.0
+    upgrade = replace(make_upgrade(), ending=ending, ended_seconds=ended)
+    assert find_result(read_upgrade(upgrade), since_seconds=50.0) is result
+
+
+def test_an_upgrade_is_under_way_once_its_drain_is_over() -> None:
+    """From then on a stopped domain lets it finish."""
+    upgrade = make_upgrade()
+    began = {phase: read_upgrade(replace(upgrade, phase=phase)).began_seconds is not None for phase in UpgradePhase}
+    assert [phase for phase in UpgradePhase if not began[phase]] == [UpgradePhase.DRAIN]

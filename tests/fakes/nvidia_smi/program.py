@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.fakes.nvidia_smi.answers import ANSWERS, RUN
 
-ANSWER, LOG = "answer", "log"
+ANSWER, LOG, HANGING = "answer", "log", "hanging"
 _OPTIONS: Final = {"-pm": "persistence", "-pl": "power", "-c": "compute-mode", "-ac": "clocks"}
 
 
@@ -38,6 +38,16 @@ class FakeSmi:
         log = self.folder / LOG
         return log.read_text().splitlines() if log.exists() else []
 
+    def is_hanging(self) -> bool:
+        """Whether a reset has begun that does not end."""
+        return (self.folder / HANGING).exists()
+
+    def end_hanging(self) -> None:
+        """End a reset that does not end by itself."""
+        place = self.folder / HANGING
+        os.kill(int(place.read_text()), signal.SIGKILL)
+        place.unlink()
+
     def read_setting(self, option: str, address: str) -> str:
         """A setting as it was last set; empty for one that nobody has set."""
         place = self.folder / f"{_OPTIONS[option]}-{address}"
@@ -59,6 +69,9 @@ def main(words: list[str]) -> int:
     if rest:
         (folder / ANSWER).write_text("\n".join(rest))
     if answer.hangs:
+        place = folder / HANGING
+        place.with_suffix(".new").write_text(str(os.getpid()))
+        place.with_suffix(".new").rename(place)
         signal.pause()
     sys.stdout.write(answer.said)
     return answer.code

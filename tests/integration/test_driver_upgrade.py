@@ -212,6 +212,31 @@ def test_a_driver_is_upgraded_under_pods_of_all_kinds_and_over_kills(
     assert list_conditions(agent.get_json("/api/v1/conditions"), "driver-upgrade-under-way") == []
 
 
+def test_a_budget_that_never_allows_keeps_its_pod_and_the_driver(
+    node: Cluster, pods: Pods, make_agent: MakeAgent, tmp_path: Path
+) -> None:
+    """After the deadline nobody is asked any more; the label `off` gives the upgrade up, and the node is as before."""
+    label(node, **{UPGRADE_LABEL: "pause"})
+    gpus, settings = use(node.layout, tmp_path, **use_installer(node.layout, tmp_path))
+    settings["repairs"]["drain"]["deadline_seconds"] = 5
+    agent = make_agent(gpus=gpus, settings=settings)
+    node.wait_count(GPU, WHOLE)
+    pods.run(render("plugin", "early"))
+    container = pods.container_id("early")
+    make_budget(node, "plugin")
+    wait_said(agent, "plan", "must leave default/early")
+    label(node, **{UPGRADE_LABEL: None})
+    wait_told(agent, "driver-upgrade-draining", "it is asked no more")
+    node.wait_count(GPU, 0)
+    label(node, **{UPGRADE_LABEL: "off"})
+    wait_upgrade(agent, ending="aborted", aborted_by="the node's label")
+    node.wait_count(GPU, WHOLE)
+    wait_said(agent, "plan", f"not done   the node's label {UPGRADE_LABEL}=off stops it")
+    pods.run(render("plugin", "late"))
+    assert pods.container_id("early") == container
+    assert not (tmp_path / "begun").exists()
+
+
 def test_a_driver_pod_that_never_loads_its_driver_gives_the_node_back(
     node: Cluster, pods: Pods, make_agent: MakeAgent, tmp_path: Path
 ) -> None:

@@ -153,13 +153,18 @@ def _unload(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
         return Step(upgrade=fail(upgrade, why))
     if seen.hold:
         return Step(upgrade=upgrade, why=seen.hold)
-    refused = seen.answer.problem if seen.answer is not None and seen.answer.act is Act.UNLOAD else ""
-    waits = f"held by {_name(seen.holders)}" if seen.holders else refused
+    is_by_pod = limits.installed_by == CONTAINER
+    if is_by_pod and upgrade.phase is UpgradePhase.INSTALL:
+        return Step(upgrade=fail(upgrade, f"a driver pod has loaded driver {seen.module}"))
+    waits = f"held by {_name(seen.holders)}" if seen.holders else ""
+    if not waits and seen.answer is not None and seen.answer.act is Act.UNLOAD:
+        again = f"a driver pod keeps driver {seen.module} loaded, or has loaded it again" if is_by_pod else ""
+        waits = seen.answer.problem or again
     if waits and _is_late(upgrade, seen, limits):
         return Step(upgrade=fail(upgrade, f"the modules are not out after {limits.act_seconds:g} s: {waits}"))
     if seen.holders:
         return Step(upgrade=upgrade, why=waits)
-    return Step(upgrade=upgrade, act=Act.UNLOAD, why=refused or f"the modules of driver {seen.module} leave")
+    return Step(upgrade=upgrade, act=Act.UNLOAD, why=waits or f"the modules of driver {seen.module} leave")
 
 
 def _await(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:

@@ -22,6 +22,12 @@ def choose_resource(plugin: PluginState | None) -> str:
     return next(iter((*sorted(whole), *sorted(cut))), "")
 
 
+def has_healthy(plugin: PluginState | None, resource: str) -> bool:
+    """Whether the kubelet has a healthy device of the resource: without one every pod is refused."""
+    resources = plugin.resources if plugin is not None else ()
+    return any(device.healthy for each in resources if each.name == resource for device in each.devices)
+
+
 def judge_pod(pod: ValidationPod | None) -> WorkloadResult | None:
     """The verdict by the pod; `None` while the pod is on the way."""
     if pod is None:

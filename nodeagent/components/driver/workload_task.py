@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 from anyio.abc import TaskStatus
 
-from nodeagent.components.driver.plan_workload import choose_resource, judge_late_pod, judge_pod
+from nodeagent.components.driver.plan_workload import choose_resource, has_healthy, judge_late_pod, judge_pod
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
 from nodeagent.core.channels.mailbox import Waker
@@ -53,6 +53,10 @@ class WorkloadValidation:
         if subject is None:
             self._bus.retract_state(WorkloadResult, source=self.name)
             self._conditions.clear(INVALID)
+            await self._waker.wait()
+            return
+        if not has_healthy(self._bus.read(PluginState), subject[1]):
+            # The kubelet hears of a driver that is back some moments after this component.
             await self._waker.wait()
             return
         result = await self._try(pods, subject[1])

@@ -219,11 +219,18 @@ class Upgrades:
         driver, inventory = self._bus.read(DriverState), self._bus.read(Inventory)
         if inventory is None or self._bus.read(AllocationTable) is None:
             return "the GPUs and their holders are not known yet"
+        if unread := self._find_unread():
+            return unread
         acting = self._list_acting()
         if acting:
             return f"fault session {min(acting)} has an act under way"
         is_released = driver is not None and driver.phase is DriverPhase.RELEASED
         return "the driver is released by `nodeagent release`" if is_released else ""
+
+    def _find_unread(self) -> str:
+        """Why the node's labels cannot be obeyed yet; empty once the labels are known, and without an API server."""
+        is_read = self._ports.cluster is None or self._bus.read(ClusterNode) is not None
+        return "" if is_read else "the API server has not told the node's labels yet"
 
     def _list_acting(self) -> tuple[int, ...]:
         sessions = (self._bus.read(RepairState) or RepairState()).sessions
@@ -306,7 +313,7 @@ class Upgrades:
         self._acts.has_released |= evidence.released == name_release(upgrade)
         is_released = bool(evidence.released) and not self._acts.has_released
         node = self._bus.read(ClusterNode)
-        hold = find_hold(upgrade, node, self._list_acting(), is_released=is_released)
+        hold = find_hold(upgrade, node, self._list_acting(), is_released=is_released) or self._find_unread()
         seen = Seen(now_seconds=self._clock.wall(), module=module, hold=hold, answer=self._acts.answer)
         if upgrade.phase is UpgradePhase.RESTORE:
             return replace(seen, waits=await self._restore(upgrade))

@@ -127,6 +127,20 @@ async def test_a_lost_driver_voids_the_result(clock: FakeClock) -> None:
         assert (node.read(), len(pods.made)) == (PASSED, 2)
 
 
+async def test_no_pod_is_made_before_the_kubelet_has_a_healthy_device(clock: FakeClock) -> None:
+    """Of a driver that is back the kubelet hears last, and an earlier pod would be refused."""
+    pods = FakeValidationPods(DONE)
+    node = Node(clock, pods)
+    async with node.running():
+        node.show()
+        node.bus.publish_state(offer("nvidia.com/gpu", healthy=False), source="test")
+        await anyio.sleep(AGAIN_SECONDS)
+        assert (pods.made, node.read(), node.detail) == ([], None, "")
+        node.bus.publish_state(offer("nvidia.com/gpu"), source="test")
+        await anyio.sleep(2)
+        assert (len(pods.made), node.read()) == (1, PASSED)
+
+
 async def test_a_pod_that_fails_is_told_and_another_tried_later(clock: FakeClock) -> None:
     """The condition has the container's words, and goes with the first pod that passes."""
     pods = FakeValidationPods(FAILED, DONE)

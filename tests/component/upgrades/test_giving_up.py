@@ -13,7 +13,7 @@ from nodeagent.model.events import ConfigurationReloaded, GpuEventReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.proof import ProverReadings
 from nodeagent.model.repairs import RepairState
-from nodeagent.model.upgrades import UPGRADE_LABEL, UpgradeEnding, UpgradePhase
+from nodeagent.model.upgrades import UPGRADE_LABEL, DriverUpgrade, UpgradeEnding, UpgradePhase
 from tests.component.upgrades.world import BY_COMMAND, EXPORTER, HELD, LONG, Host, Memory, World
 from tests.support.repairs import NEW, OLD, make_attempt, make_session, make_upgrade
 from tests.support.virtual_time import FakeClock
@@ -35,6 +35,27 @@ async def test_label_and_settings_give_an_upgrade_up(clock: FakeClock, by: str) 
         await anyio.sleep(1)
         assert world.upgrade.ending is UpgradeEnding.ABORTED
         assert len(world.memory.kept) == 1
+
+
+async def test_no_step_begins_before_the_nodes_labels_are_known(clock: FakeClock) -> None:
+    """Neither an upgrade nor the next step of a killed agent's: the label may hold both."""
+    host, memory = Host(), Memory()
+    node = ClusterNode(name="n", uid="u", labels={UPGRADE_LABEL: "pause"})
+    for kept in (dict[int, DriverUpgrade](), {1: make_upgrade()}):
+        memory.kept = dict(kept)
+        world = World(clock, host, memory=memory)
+        world.bus.publish_state(HELD, source="test")
+        world.bus.retract_state(ClusterNode)
+        async with world.running(LONG):
+            assert (world.memory.kept.keys(), world.pods.asked) == (kept.keys(), [])
+            assert "the API server has not told the node's labels yet" in world.state.obstacles
+            world.bus.publish_state(node, source="test")
+            await anyio.sleep(LONG)
+            assert (world.memory.kept.keys(), world.pods.asked) == (kept.keys(), [])
+            assert f"the node's label {UPGRADE_LABEL}=pause stops it" in world.state.obstacles
+            world.bus.publish_state(replace(node, labels={}), source="test")
+            await anyio.sleep(LONG)
+            assert world.pods.asked
 
 
 async def test_in_mode_observe_it_is_said_and_nothing_is_done(clock: FakeClock) -> None:

@@ -21,7 +21,7 @@ from nodeagent.core.conditions import Conditions
 from nodeagent.core.life.orders import OrderHandlers
 from nodeagent.edge.host.driver.module_loader import HostServices
 from nodeagent.model.allocation import Allocation, AllocationTable, PodIdentity
-from nodeagent.model.cluster import DEPLOY_LABEL
+from nodeagent.model.cluster import DEPLOY_LABEL, ClusterNode
 from nodeagent.model.conditions import CATALOGUE
 from nodeagent.model.cordons import CordonSource, CordonTable
 from nodeagent.model.driver import DriverEvidence, DriverPhase, DriverState, LoadedModule
@@ -228,6 +228,8 @@ class World:
         host.world, host.released = self, ""
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(AllocationTable(), source="test")
+        if has_cluster:
+            self.bus.publish_state(ClusterNode(name="n", uid="u"), source="test")
         host.tell()
 
     @asynccontextmanager

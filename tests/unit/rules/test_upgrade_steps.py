@@ -142,6 +142,22 @@ def test_a_driver_pod_is_waited_for() -> None:
     assert step(aborted, see(NEW), BY_POD).upgrade.aborted_by == "alice"
 
 
+def test_a_driver_pod_that_brings_another_version_is_a_failure() -> None:
+    """At once where the old modules were out, and after a while where nobody saw the modules leave."""
+    wrong = step(make_upgrade(INSTALL), see(), BY_POD).upgrade
+    assert wrong.failure == f"a driver pod has loaded driver {OLD}"
+    assert step(wrong, see(), BY_POD).upgrade.phase is RESTORE
+    sent = Answer(act=Act.UNLOAD)
+    again = step(make_upgrade(UNLOAD), see(answer=sent), BY_POD)
+    assert (again.act, again.why) == (
+        Act.UNLOAD,
+        f"a driver pod keeps driver {OLD} loaded, or has loaded it again",
+    )
+    late = step(make_upgrade(UNLOAD), see(answer=sent, now=2000.0), BY_POD).upgrade
+    assert late.failure == f"the modules are not out after 1800 s: {again.why}"
+    assert step(make_upgrade(UNLOAD), see(now=2000.0), BY_POD).act is Act.UNLOAD
+
+
 def test_a_restarted_agent_finds_the_same_phase() -> None:
     taken = take_up(make_upgrade(UNLOAD), "two")
     assert (taken.phase, taken.boot) == (UNLOAD, "two")

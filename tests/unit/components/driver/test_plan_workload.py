@@ -2,15 +2,15 @@
 
 import pytest
 
-from nodeagent.components.driver.plan_workload import choose_resource, judge_late_pod, judge_pod
+from nodeagent.components.driver.plan_workload import choose_resource, has_healthy, judge_late_pod, judge_pod
 from nodeagent.model.cluster import ValidationPod
 from nodeagent.model.driver import WorkloadResult
 from nodeagent.model.ids import DeviceId, ResourceName
 from nodeagent.model.plugin import AdvertisedDevice, AdvertisedResource, PluginState
 
 
-def offer(*names: str, registered: bool = True, empty: bool = False) -> PluginState:
-    devices = () if empty else (AdvertisedDevice(id=DeviceId("a"), healthy=True),)
+def offer(*names: str, registered: bool = True, empty: bool = False, healthy: bool = True) -> PluginState:
+    devices = () if empty else (AdvertisedDevice(id=DeviceId("a"), healthy=healthy),)
     return PluginState(
         resources=tuple(
             AdvertisedResource(name=ResourceName(name), socket="s", registered=registered, devices=devices)
@@ -34,6 +34,20 @@ def offer(*names: str, registered: bool = True, empty: bool = False) -> PluginSt
 )
 def test_a_whole_gpu_is_asked_for_where_the_node_offers_one(plugin: PluginState | None, resource: str) -> None:
     assert choose_resource(plugin) == resource
+
+
+@pytest.mark.parametrize(
+    ("plugin", "is_so"),
+    [
+        (None, False),
+        (offer("nvidia.com/gpu", empty=True), False),
+        (offer("nvidia.com/gpu", healthy=False), False),
+        (offer("nvidia.com/mig-1g.10gb"), False),
+        (offer("nvidia.com/gpu"), True),
+    ],
+)
+def test_a_pod_needs_a_healthy_device_of_its_resource(plugin: PluginState | None, is_so: bool) -> None:
+    assert has_healthy(plugin, "nvidia.com/gpu") is is_so
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ ROOT = Path(nodeagent.__file__).parent
 INSIDE = {
     "__main__.py": "the first process of a container has no handler for SIGTERM until the program sets one",
     "app/optional_components.py": "repairs are off on most nodes, which carry nothing of them; loaded with the table",
+    "components/web/page/overview.py": "as the table of components: nothing of repairs is loaded where they are off",
     "app/hardware.py": "whoever builds real hardware needs the type that stands here",
     "edge/host/driver/library_search.py": "the GPU worker shares the module, and the library is nearly always found",
     "edge/nvml/worker/launch.py": "the worker's memory: its modules are loaded among stand-ins",

@@ -15,7 +15,6 @@ from nodeagent.components.web.page.devices import render_devices, render_slices
 from nodeagent.components.web.page.gpus import Trend, render_gpus
 from nodeagent.components.web.page.markup import SYMBOLS, esc, verdict
 from nodeagent.components.web.page.periods import Periods
-from nodeagent.components.web.page.repairs import render_repairs
 from nodeagent.components.web.page.sections import (
     render_allocations,
     render_conditions,
@@ -144,7 +143,11 @@ def render_overview(view: PageView) -> Steps:
 
 
 def _render_repairs(repairs: RepairState, now_seconds: float) -> str:
-    return render_repairs(repairs, now_seconds) if repairs.mode != "off" else ""
+    if repairs.mode == "off":
+        return ""
+    from nodeagent.components.web.page.repairs import render_repairs  # noqa: PLC0415 - with repairs off nothing of them is loaded
+
+    return render_repairs(repairs, now_seconds)
 
 
 def describe_all(view: PageView) -> list[ChainEvent]:

@@ -86,6 +86,12 @@ def plan_settings(fake: FakeNvml) -> dict[str, dict[str, Any]]:
     }
 
 
+def fail_firmware(fake: FakeNvml, index: int) -> None:
+    """The driver reports it once, and recommends a reset until there was one."""
+    fake.gpu(index).recovery_action = RESET_RECOMMENDED
+    fake.push_event(index, XID_EVENT, FIRMWARE_SILENT)
+
+
 def wait_settled(agent: AgentUnderTest) -> None:
     def is_settled() -> bool:
         state = agent.get_json("/api/v1/repairs")
@@ -123,7 +129,7 @@ def test_a_pod_leaves_as_its_budget_allows_and_its_gpu_is_reset(
     before = {name: pods.container_id(name) for name in others}
     index = _find_index(agent, train)
     wait_settled(agent)
-    fake.push_event(index, XID_EVENT, FIRMWARE_SILENT)
+    fail_firmware(fake, index)
 
     def find_unsaid() -> str | None:
         told = list_conditions(agent.get_json("/api/v1/conditions"), "repair-draining")
@@ -142,6 +148,7 @@ def test_a_pod_leaves_as_its_budget_allows_and_its_gpu_is_reset(
         return None if resets else agent.run("repairs", "why-not", str(index))
 
     wait_until("the reset", find_unreset, timeout_seconds=PATIENCE_SECONDS)
+    fake.reset(index)
     pods.wait(late, "Running")
     assert _find_index(agent, late) == index
     _wait_counts(node, 8, 8)
@@ -164,8 +171,7 @@ def test_an_agent_killed_within_a_reset_goes_no_further_than_it_may(
     gpu.power_limit_milliwatts = LIMIT_WATTS * 1000
     agent = make_agent(gpus="nvml", settings=plan_settings(fake))
     wait_settled(agent)
-    gpu.recovery_action = RESET_RECOMMENDED
-    fake.push_event(3, XID_EVENT, FIRMWARE_SILENT)
+    fail_firmware(fake, 3)
     wait("the reset", smi.is_hanging)
     agent.stop(signal.SIGKILL)
     gpu.persistence_mode, gpu.power_limit_milliwatts = 0, gpu.power_default_milliwatts

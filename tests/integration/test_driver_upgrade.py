@@ -212,6 +212,7 @@ def test_a_driver_is_upgraded_under_pods_of_all_kinds_and_over_kills(
     assert list_conditions(agent.get_json("/api/v1/conditions"), "driver-upgrade-under-way") == []
 
 
+@pytest.mark.nightly
 def test_a_budget_that_never_allows_keeps_its_pod_and_the_driver(
     node: Cluster, pods: Pods, make_agent: MakeAgent, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_budget_that_never_allows_keeps_its_pod_and_the_driver(
     assert not (tmp_path / "begun").exists()
 
 
+@pytest.mark.nightly
 def test_a_driver_pod_that_never_loads_its_driver_gives_the_node_back(
     node: Cluster, pods: Pods, make_agent: MakeAgent, tmp_path: Path
 ) -> None:

@@ -115,11 +115,13 @@ async def test_a_fault_of_all_gpus_is_an_event_for_each_pod_and_a_patch_of_the_s
         assert stage.take_counts() == Counter()
         await stage.break_gpus(xid)
         await anyio.sleep(10)
-        assert stage.take_counts() == {
+        counts = stage.take_counts()
+        # The labels of two states that follow one another closely are one patch.
+        assert 1 <= counts.pop("PATCH node") <= label_patches
+        assert counts == {
             "event on a pod": PODS,
             "event on a node": sum(node_events.values()),
             "PATCH node status": 1,
-            "PATCH node": label_patches,
         }
         told = [each for each in stage.server.events if each["regarding"]["kind"] == "Pod"]
         assert len({each["regarding"]["uid"] for each in told}) == PODS

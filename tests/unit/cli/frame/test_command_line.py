@@ -314,6 +314,7 @@ def test_every_table_has_json_beside_it() -> None:
         "gpu forget",
         "gpu set-door",
         "gpu uncordon",
+        "gpu validate",
         "mig apply",
         "release",
         "reload",

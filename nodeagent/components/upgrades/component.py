@@ -46,16 +46,8 @@ RETRY_SECONDS: Final = 5.0
 """Until another try with a journal that cannot be read or written."""
 DUE, UNDER_WAY, FAILED = "driver-upgrade-due", "driver-upgrade-under-way", "driver-upgrade-failed"
 _UNKNOWN: Final = "of an unknown version"
-_WATCHED: Final = (
-    DriverState,
-    Inventory,
-    AllocationTable,
-    FractionTable,
-    ReadyClaims,
-    CordonTable,
-    ClusterNode,
-    RepairState,
-)
+_HOLDINGS: Final = (AllocationTable, FractionTable, ReadyClaims)
+_WATCHED: Final = (DriverState, Inventory, *_HOLDINGS, CordonTable, ClusterNode, RepairState)
 
 
 class Upgrades:

@@ -311,11 +311,16 @@ class Repairs:
         acting, inventory, settings = self._acting, self._bus.read(Inventory), self._live.now.repairs
         plan = next((one for one in self._plan() if not one.obstacles), None)
         session = (self._journal.sessions() or {}).get(plan.session if plan is not None else 0)
-        if acting is None or self._drain is None or self._tasks is None or inventory is None:
-            return
-        if acting.session or acting.is_restoring:
-            return
-        if plan is None or session is None:
+        if (
+            acting is None
+            or acting.session
+            or acting.is_restoring
+            or self._drain is None
+            or self._tasks is None
+            or inventory is None
+            or plan is None
+            or session is None
+        ):
             return
         moment = self._moment
         lasts = settings.reboot_seconds if plan.rung is Rung.REBOOT else settings.reset_seconds + PROOF_SECONDS

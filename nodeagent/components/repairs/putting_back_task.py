@@ -38,9 +38,8 @@ class PuttingBack:
     def list_owed(self, sessions: Mapping[int, FaultSession]) -> tuple[KeptSettings, ...]:
         """Settings that an act took and did not put back, of GPUs that are here."""
         inventory = self._bus.read(Inventory)
-        if inventory is None:
-            return ()
-        owed = ((one, inventory.find_gpu(one.gpu)) for one in list_owed(sessions.values()))
+        find = inventory.find_gpu if inventory is not None else lambda _: None
+        owed = ((one, find(one.gpu)) for one in list_owed(sessions.values()))
         return tuple(one for one, gpu in owed if gpu is not None and not gpu.lost)
 
     def restore_settings(self, sessions: Mapping[int, FaultSession], tasks: TaskGroup) -> None:

@@ -158,10 +158,10 @@ class UpgradeActs:
     async def _unload(self, upgrade: DriverUpgrade, settings: DriverUpgradeSettings) -> str:
         await self._ports.gpus.release(name_release(upgrade))
         self.has_released = True
-        if daemons := await self._ports.drain.wait_daemons([gpu.uuid for gpu in upgrade.gpus]):
-            return f"did not quit: {', '.join(daemons)}"
-        if held := await self._ports.drain.compare(upgrade.gpus):
-            return f"came meanwhile: {', '.join(held)}"
+        daemons = await self._ports.drain.wait_daemons([gpu.uuid for gpu in upgrade.gpus])
+        held = await self._ports.drain.compare(upgrade.gpus)
+        if daemons or held:
+            return f"came meanwhile, or did not quit: {', '.join(dict.fromkeys((*daemons, *held)))}"
         if settings.installed_by == CONTAINER:
             return await self._send_pods_away(upgrade)
         plan = plan_reload(await self._ports.modules.read_loaded())

@@ -119,7 +119,7 @@ class LoadedModule(Value, frozen=True):
     """A kernel module that is loaded."""
 
     name: str
-    """As the kernel writes the name, with underscores."""
+    """The kernel's own name, with underscores."""
     references: int | None
     """How often the module is used, by other modules too; `None` for a module that is just coming or going."""
     holders: tuple[str, ...] = ()

@@ -129,7 +129,7 @@ class KeptSettings(Value, frozen=True):
 
 
 class ReloadedDriver(Value, frozen=True):
-    """What a reload of the driver takes away, to be brought back."""
+    """The modules and services that a reload of the driver takes away and brings back."""
 
     services: tuple[str, ...] = ()
     """The running services that are stopped, in this order."""

@@ -112,7 +112,7 @@ class UpgradeState(Value, frozen=True):
     wanted: str = ""
     """Empty where no version is wanted."""
     sentence: str = "upgrades of the driver are off"
-    """What is going on, or what would be done."""
+    """The upgrade under way, or the one that is due, as a sentence."""
     obstacles: tuple[str, ...] = ()
     """Why the next step is not taken now, each reason a sentence."""
     pods: tuple[str, ...] = ()

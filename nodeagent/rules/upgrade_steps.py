@@ -201,7 +201,7 @@ def _name(holders: tuple[str, ...]) -> str:
 
 
 def describe_step(upgrade: DriverUpgrade, before: DriverUpgrade) -> str:
-    """What is new in an upgrade, empty for what only the journal needs."""
+    """The step of an upgrade since its last record; empty where only the journal needs the record."""
     news = []
     if upgrade.failure and upgrade.failure != before.failure:
         news.append(f"failed: {upgrade.failure}")

@@ -27,7 +27,7 @@ def plan(arguments: argparse.Namespace, streams: Streams) -> int:
 
 
 def describe(state: UpgradeState) -> Iterator[str]:
-    """What stands, then the upgrades, the newest first."""
+    """The version loaded and wanted, then the upgrades, the newest first."""
     yield state.sentence
     yield from (f"  waits      {obstacle}" for obstacle in state.obstacles)
     for upgrade in state.upgrades:

@@ -45,6 +45,6 @@ def judge_pod(pod: ValidationPod | None) -> WorkloadResult | None:
 
 
 def judge_late_pod(pod: ValidationPod | None, limit_seconds: float) -> WorkloadResult:
-    """What a pod shows that has not ended in time."""
+    """The verdict by a pod that has not ended in time."""
     seen = f"{pod.phase} {pod.message}".strip() if pod is not None else "not seen"
     return WorkloadResult(passed=False, detail=f"the pod has not ended within {limit_seconds:g} s: {seen}")

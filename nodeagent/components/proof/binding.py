@@ -26,7 +26,7 @@ _STAGES: Final = tuple(ProofStage)
 
 
 class Step(StrEnum):
-    """What is to be done for a device."""
+    """The next step for an allocated device."""
 
     WAIT = "wait"
     PROVE = "prove"
@@ -87,7 +87,7 @@ def list_awaiting(claim: ResourceClaim, driver: str, pool: str) -> tuple[ClaimRe
 
 
 def answer_device(result: ClaimResult, wait: DeviceWait, sight: BindingSight) -> Answer:
-    """What the device needs now."""
+    """The next step for the device."""
     named, offered = find_device(sight.inventory, result.device), sight.offered.get(result.device)
     if named is None or offered is None:
         return Answer(step=Step.FAIL, reason="DeviceGone", message="the node does not offer the device any more")

@@ -142,7 +142,7 @@ class Acting:
         return []
 
     async def survey(self, rung: Rung) -> ReloadedDriver | None:
-        """What the act of a rung takes away beside settings."""
+        """The modules and services that the act of a rung takes away."""
         reload = self._ports.reload if rung is Rung.RELOAD_DRIVER else None
         return await reload.survey() if reload is not None else None
 

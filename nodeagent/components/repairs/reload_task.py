@@ -32,7 +32,7 @@ class DriverReload:
         self._log = get_logger(component="repairs")
 
     async def survey(self) -> ReloadedDriver:
-        """What a reload would take away now."""
+        """The modules and services that a reload would take away now."""
         active = [name for name in self._services.read_names() if await self._services.is_running(name)]
         try:
             plan = plan_reload(await self._modules.read_loaded())

@@ -74,7 +74,7 @@ class Upgrades:
         self._proven: set[SessionGpu] = set()
         """The GPUs with a proof after the present upgrade."""
         self._why = ""
-        """What the present step waits for."""
+        """The obstacle of the present step."""
         self._is_late = False
         self._log = get_logger(component=self.name)
 

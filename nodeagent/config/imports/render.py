@@ -38,7 +38,7 @@ def render_file(imported: Imported) -> str:
 
 
 def list_values(imported: Imported) -> dict[str, object]:
-    """What the chart is told beside the agent's settings."""
+    """Values of the chart beside the agent's settings."""
     groups = {"driver.groups": [dict(group) for group in imported.groups]} if imported.groups else {}
     return nest({**imported.values, **groups})
 

@@ -37,7 +37,7 @@ class Reach(Value, frozen=True):
     left: frozenset[int] = frozenset()
     """Sessions of which a holder that refused an attempt was found and has left."""
     without_slots: Mapping[int, str] = MappingProxyType({})
-    """What keeps sessions from their slots, by the session's number."""
+    """The reasons why sessions have no slots, by the session's number."""
 
 
 def refuse_act(session: FaultSession, holders: Sequence[str], reach: Reach, inventory: Inventory) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ _NARROW_MULTIPROCESSORS = frozenset({(7, 0), (7, 2), (7, 5), (8, 0)})
 
 _CPU_MASK_WORDS = 16
 _COMPUTE_MODES = range(4)
-"""Those of `model.gpu.ComputeMode`."""
+"""The names of `model.gpu.ComputeMode`, by their numbers in NVML."""
 _INTEGRATED = "(nvgpu)"
 """How the names of Tegra's GPUs end, where a library lists them at all."""
 _INFOROM_SECONDS = 3600.0

@@ -109,9 +109,9 @@ shake: $(STAMP) ## `make test` again and again on fresh clones, on a busy machin
 
 nightly: $(STAMP) native ## the long runs, those on a real kubelet among them (root, Go, C compiler)
 	@mkdir -p results && rm -f results/chaos.jsonl results/soak.jsonl
-	$(BIN)/python -m pytest -n auto --hypothesis-profile=nightly -m "" $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.integration.cluster build
 	@$(BIN)/python -m tests.integration.runtimes.releases
+	$(BIN)/python -m pytest -n auto --hypothesis-profile=nightly -m "" $(PYTEST_ARGS)
 	$(REAPED) $(BIN)/python -m pytest tests/integration -m nightly $(PYTEST_ARGS)
 	$(REAPED) $(BIN)/python -m tests.integration.matrix $(PYTEST_ARGS)
 	@$(BIN)/python -m tests.shake --runs $(RUNS)

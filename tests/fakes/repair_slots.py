@@ -45,24 +45,30 @@ class Store(KubeSlots):
             await anyio.sleep_forever()
         if self.is_away:
             raise ApiUnreachable("the API server", "read", "no route")
-        if name not in self.slots:
-            raise ApiNotFound("read", 404, f"leases {name} not found")
-        return self.slots[name]
+        return self._find(name, "read")
 
     async def write(self, name: str, slot: Slot) -> None:
-        await self._write(name, replace(slot, renewed=str(self.writes)))
+        seconds = max(1.0, round(slot.seconds))
+        await self._write(name, replace(slot, renewed=f"write {self.writes}", seconds=seconds))
 
     async def write_breaker(self, name: str, slot: Slot) -> None:
-        known = self.slots[name]
+        known = self._find(name, "write")
         await self._write(name, replace(known, version=slot.version, breaker=slot.breaker))
+
+    def _find(self, name: str, what: str) -> Slot:
+        if name not in self.slots:
+            raise ApiNotFound(what, 404, f"leases {name} not found")
+        return self.slots[name]
 
     async def _write(self, name: str, slot: Slot) -> None:
         await checkpoint()
         if self.overtake is not None:
             self.overtake()
-        if self.slots[name].version != slot.version or self.random.random() < self.rate:
+        known = self._find(name, "write")
+        if known.version != slot.version or self.random.random() < self.rate:
             raise ApiConflict("write", 409, "the object has been modified")
         self.writes += 1
-        self.slots[name] = replace(slot, version=str(self.writes))
+        breaker, is_suspended = slot.breaker or known.breaker, known.is_suspended
+        self.slots[name] = replace(slot, version=str(self.writes), breaker=breaker, is_suspended=is_suspended)
         if self.random.random() < self.rate / 10:
             raise ApiUnreachable("the API server", "write", "no answer")

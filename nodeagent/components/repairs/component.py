@@ -137,7 +137,7 @@ class Repairs:
         if self._is_late:
             return RETRY_SECONDS
         sessions = self._journal.sessions() or {}
-        is_owing = self._putting_back is not None and self._putting_back.list_owed(sessions)
+        is_owing = self._putting_back is not None and self._putting_back.list_owed_settings(sessions)
         is_watching = (self._drain is not None and self._drain.closed_gpus) or is_owing
         again = AGAIN_SECONDS if is_watching else None
         return min((wait for wait in (again, self._holding.find_wait()) if wait is not None), default=None)

@@ -84,7 +84,7 @@ class SlotHolding:
         return self._turn is not None and bool(self._turn.domains)
 
     @property
-    def is_allowed(self) -> bool:
+    def has_needed_slots(self) -> bool:
         """Whether the work whose turn it is has taken its slots, or needs none."""
         return not self.is_bounded or (self._turn is not None and self._turn.is_taken)
 
@@ -212,11 +212,11 @@ class UpgradeSlots(SlotHolding):
     @property
     def is_waiting(self) -> bool:
         """Whether slots were asked for, and are not taken."""
-        return bool(self.refusal) and not self.is_allowed
+        return bool(self.refusal) and not self.has_needed_slots
 
     def may_close(self, upgrade: DriverUpgrade) -> bool:
         """Whether the GPUs are closed for an upgrade; whoever is past the drain finishes."""
-        return self.is_allowed or upgrade.phase is not UpgradePhase.DRAIN
+        return self.has_needed_slots or upgrade.phase is not UpgradePhase.DRAIN
 
     async def renew(self, upgrade: DriverUpgrade) -> None:
         """Keep the slots of an upgrade that has begun its drain."""
@@ -227,7 +227,7 @@ class UpgradeSlots(SlotHolding):
         """Have a slot in each domain before the end of the drain; what is lacking, or why nobody is asked for slots."""
         if upgrade.phase is not UpgradePhase.DRAIN or upgrade.is_failing:
             return ""
-        if hold and not self.is_allowed:
+        if hold and not self.has_needed_slots:
             return hold
         return "" if await self.hold(read_upgrade(upgrade)) else self.refusal
 

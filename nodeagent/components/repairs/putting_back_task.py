@@ -18,7 +18,7 @@ from nodeagent.model.cluster import ClusterNode
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings
 from nodeagent.rules.repair.acts import is_request_stale
-from nodeagent.rules.repair.outcomes import list_owed
+from nodeagent.rules.repair.outcomes import list_owed_settings
 
 
 class PuttingBack:
@@ -35,11 +35,11 @@ class PuttingBack:
         """The node as it was when the request for a reboot was last taken back."""
         self._log = get_logger(component="repairs")
 
-    def list_owed(self, sessions: Mapping[int, FaultSession]) -> tuple[KeptSettings, ...]:
+    def list_owed_settings(self, sessions: Mapping[int, FaultSession]) -> tuple[KeptSettings, ...]:
         """Settings that an act took and did not put back, of GPUs that are here."""
         inventory = self._bus.read(Inventory)
         find = inventory.find_gpu if inventory is not None else lambda _: None
-        owed = ((one, find(one.gpu)) for one in list_owed(sessions.values()))
+        owed = ((one, find(one.gpu)) for one in list_owed_settings(sessions.values()))
         return tuple(one for one, gpu in owed if gpu is not None and not gpu.lost)
 
     def restore_settings(self, sessions: Mapping[int, FaultSession], tasks: TaskGroup) -> None:
@@ -47,7 +47,7 @@ class PuttingBack:
         acting, now = self._acting, self._clock.monotonic()
         if acting.session or acting.is_restoring:
             return
-        if (owed := self.list_owed(sessions)) and now >= self._due:
+        if (owed := self.list_owed_settings(sessions)) and now >= self._due:
             acting.is_restoring, self._due = True, now + AGAIN_SECONDS
             tasks.start_soon(self._restore, owed, name="repairs settings")
 

@@ -18,7 +18,7 @@ from nodeagent.model.slots import Domain, Holder, Slot
 from nodeagent.rules.repair.breaker import read_breaker
 from nodeagent.rules.repair.slots import (
     Sightings,
-    count_allowed,
+    count_open_slots,
     find_slot,
     is_due,
     note_repair,
@@ -178,5 +178,5 @@ class RepairSlots:
         slots = [await self._store.read(domain.name_slot(number), number) for number in range(domain.slots)]
         now = self._clock.monotonic()
         self._seen[domain] = note_slots(self._seen.get(domain), slots, now)
-        self.allowed[domain] = count_allowed(slots, self._seen[domain], now)
+        self.allowed[domain] = count_open_slots(slots, self._seen[domain], now)
         return slots

@@ -117,7 +117,7 @@ def keep_settings(gpus: Iterable[Gpu], by_mps: Collection[GpuUuid] = ()) -> tupl
     )
 
 
-def list_owed(sessions: Iterable[FaultSession]) -> tuple[KeptSettings, ...]:
+def list_owed_settings(sessions: Iterable[FaultSession]) -> tuple[KeptSettings, ...]:
     """The settings that ended attempts have not put back; of several for a GPU the oldest, from before all of them."""
     owed: dict[GpuUuid, KeptSettings] = {}
     attempts = (attempt for session in sessions for attempt in session.attempts if not attempt.is_open)

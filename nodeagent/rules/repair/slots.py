@@ -95,7 +95,7 @@ def find_slot(
     own = next((slot for slot in slots if holder.owns(slot.holder)), None)
     if own is not None:
         return own, ""
-    opened = count_allowed(slots, seen, now)
+    opened = count_open_slots(slots, seen, now)
     if not opened:
         return None, f"repairs in {domain} are stopped: too many of the last were not proven"
     allowed = slots[:opened]
@@ -106,7 +106,7 @@ def find_slot(
     return None, f"no slot of {domain} is free: {held}"
 
 
-def count_allowed(slots: Sequence[Slot], seen: Sightings, now: float) -> int:
+def count_open_slots(slots: Sequence[Slot], seen: Sightings, now: float) -> int:
     """How many slots of a domain may be taken, by all slots of the domain and what the reader remembers."""
     if slots[0].is_suspended:
         return 0

@@ -6,6 +6,8 @@ from msgspec.structs import replace
 from nodeagent.core.clock import SystemClock
 from nodeagent.edge.kube.errors import ApiConflict, ApiNotFound
 from nodeagent.edge.kube.lease import KubeLease, KubeSlots
+from nodeagent.model.slots import Domain
+from tests.fakes.repair_slots import Store
 from tests.support.wire.api_servers import NAMESPACE, OpenApiServer, path_of
 
 
@@ -52,23 +54,38 @@ async def test_times_have_parts_of_a_second(open_api_server: OpenApiServer) -> N
         assert made["spec"]["renewTime"] == "2026-01-01T00:00:00.250000Z"
 
 
-async def test_a_slot_of_repairs_is_written_over_what_was_read(open_api_server: OpenApiServer) -> None:
+@pytest.mark.parametrize("is_stand_in", [False, True], ids=["the client", "its stand-in"])
+async def test_a_slot_of_repairs_is_written_over_what_was_read(
+    open_api_server: OpenApiServer, *, is_stand_in: bool
+) -> None:
     """Of two takers one is refused; the breaker is written beside the holder, and annotations of others stay."""
     async with open_api_server() as server, server.client() as client:
-        slots, name = KubeSlots(client, NAMESPACE, SystemClock()), server.new_name("slot")
-        with pytest.raises(ApiNotFound):
-            await slots.read(name, 0)
-        metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"nodeagent.io/repairs": "off"}}
-        await server.add("leases", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+        domain = Domain(key="rack", value=server.new_name("rack"), slots=1)
+        name, missing = domain.name_slot(0), domain.name_slot(1)
+        slots: KubeSlots
+        if is_stand_in:
+            slots = store = Store([domain])
+            store.suspend(domain)
+        else:
+            slots = KubeSlots(client, NAMESPACE, SystemClock())
+            metadata = {"name": name, "namespace": NAMESPACE, "annotations": {"nodeagent.io/repairs": "off"}}
+            await server.add("leases", {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
         free = await slots.read(name, 0)
         assert (free.holder, free.renewed, free.is_suspended) == ("", "", True)
+        for attempt in (slots.read(missing, 1), slots.write(missing, free), slots.write_breaker(missing, free)):
+            with pytest.raises(ApiNotFound):
+                await attempt
         await slots.write(name, replace(free, holder="a/one/7/0", seconds=600.0))
-        with pytest.raises(ApiConflict):
-            await slots.write(name, replace(free, holder="b/one/1/0", seconds=600.0))
+        for attempt in (slots.write(name, replace(free, holder="b/one/1/0")), slots.write_breaker(name, free)):
+            with pytest.raises(ApiConflict):
+                await attempt
         held = await slots.read(name, 0)
-        assert (held.holder, held.seconds) == ("a/one/7/0", 600.0)
+        assert (held.holder, held.seconds, held.is_suspended) == ("a/one/7/0", 600.0, True)
+        assert held.renewed
         await slots.write_breaker(name, replace(held, breaker="{}"))
         after = await slots.read(name, 0)
         assert after == replace(held, version=after.version, breaker="{}")
-        await slots.write(name, replace(after, holder="", seconds=0.0))
-        assert (await slots.read(name, 0)).holder == ""
+        await slots.write(name, replace(after, holder="", seconds=0.0, breaker="", is_suspended=False))
+        freed = await slots.read(name, 0)
+        assert (freed.holder, freed.seconds, freed.breaker, freed.is_suspended) == ("", 1.0, "{}", True)
+        assert freed.version not in {free.version, held.version, after.version}

@@ -16,7 +16,7 @@ class ReloadPlan(Value, frozen=True):
     unload: tuple[str, ...] = ()
     """Empty where no module of the driver is loaded."""
     blocker: str = ""
-    """The holders of a module; empty for a module without any."""
+    """The obstacle to the removal of a module; empty without one."""
 
     @property
     def load(self) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def plan_reload(loaded: Iterable[LoadedModule]) -> ReloadPlan:
 
 
 def _find_blocker(module: LoadedModule, gone: tuple[str, ...]) -> str:
-    """The holders of a module once other modules are gone."""
+    """The obstacle to the removal of a module once other modules are gone."""
     if module.references is None:
         return f"the module {module.name} is just being loaded or unloaded"
     staying = [holder for holder in module.holders if holder not in gone]

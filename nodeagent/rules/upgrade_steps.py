@@ -16,8 +16,6 @@ from nodeagent.model.values import Value
 
 InstalledBy: TypeAlias = Literal["command", "container", "nobody"]
 CONTAINER: Final = "container"
-
-
 _PHASES: Final = {
     UpgradePhase.DRAIN: "pods leave the GPUs",
     UpgradePhase.PAUSE: "other programs with the driver open are paused",
@@ -92,11 +90,6 @@ def step_upgrade(upgrade: DriverUpgrade, seen: Seen, limits: Limits) -> Step:
             return Step(upgrade=upgrade, why=seen.waits)
         case _:
             return _end(upgrade, seen)
-
-
-def take_up(upgrade: DriverUpgrade, boot: str) -> DriverUpgrade:
-    """An upgrade taken up by a started agent, in the same phase."""
-    return replace(upgrade, boot=boot)
 
 
 def fail(upgrade: DriverUpgrade, why: str) -> DriverUpgrade:

@@ -19,9 +19,9 @@ from nodeagent.model.errors import DriverError
 from nodeagent.model.gpu import Gpu
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.ports import DriverTool, GpuProver, GpuSource
-from nodeagent.model.proof import ProofStage, ProofVerdict
+from nodeagent.model.proof import ProofStage
 from nodeagent.model.repairs import Attempt, FaultSession, KeptSettings, Outcome, ReloadedDriver, Rung, ToolAnswer
-from nodeagent.rules.proof.judge import judge_readings
+from nodeagent.rules.proof.judge import find_failure
 from nodeagent.rules.proof.stages import plan_stage
 from nodeagent.rules.repair.outcomes import Reading, add_remarks, find_changed, read_answer
 
@@ -196,10 +196,9 @@ class Acting:
         for one in kept:
             if one.mig_enabled:
                 continue
-            checks = judge_readings(await self._ports.prover.prove(one.gpu, plan), plan, {})
-            failed = [f"{each.name}: {each.measured}" for each in checks if each.verdict is ProofVerdict.FAILED]
-            if failed:
-                return Reading(outcome=Outcome.FAILED, detail=f"the proof of GPU {one.index} failed: {failed[0]}")
+            readings = await self._ports.prover.prove(one.gpu, plan)
+            if failure := find_failure(readings, plan, one.index):
+                return Reading(outcome=Outcome.FAILED, detail=failure)
         return Reading(outcome=None)
 
 

@@ -19,11 +19,11 @@ from nodeagent.model.errors import DriverError, NodeagentError
 from nodeagent.model.ids import GpuUuid
 from nodeagent.model.nvidia import KERNEL_MODULE, UNIFIED_MEMORY_MODULE
 from nodeagent.model.ports import DriverModules, DriverProbe, GpuProver, GpuSource
-from nodeagent.model.proof import ProofStage, ProofVerdict
+from nodeagent.model.proof import ProofStage
 from nodeagent.model.repairs import SessionGpu
 from nodeagent.model.upgrades import DriverUpgrade
 from nodeagent.rules.driver_modules import plan_reload
-from nodeagent.rules.proof.judge import judge_readings
+from nodeagent.rules.proof.judge import find_failure
 from nodeagent.rules.proof.stages import plan_stage
 from nodeagent.rules.upgrade_steps import CONTAINER, Act, Answer
 
@@ -209,6 +209,4 @@ class UpgradeActs:
         plan = plan_stage(ProofStage.QUICK)
         if self._ports.prover is None or plan is None:
             return ""
-        checks = judge_readings(await self._ports.prover.prove(gpu.uuid, plan), plan, {})
-        failed = [f"{each.name}: {each.measured}" for each in checks if each.verdict is ProofVerdict.FAILED]
-        return f"the proof of GPU {gpu.index} failed: {failed[0]}" if failed else ""
+        return find_failure(await self._ports.prover.prove(gpu.uuid, plan), plan, gpu.index)

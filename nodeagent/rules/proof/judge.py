@@ -43,6 +43,13 @@ def judge_readings(readings: ProverReadings, plan: ProofPlan, names: Mapping[str
     )
 
 
+def find_failure(readings: ProverReadings, plan: ProofPlan, index: int) -> str:
+    """The first finding against a GPU of this index; empty for a GPU that passed or could not be tested."""
+    checks = judge_readings(readings, plan, {})
+    failed = (f"{each.name}: {each.measured}" for each in checks if each.verdict is ProofVerdict.FAILED)
+    return next((f"the proof of GPU {index} failed: {one}" for one in failed), "")
+
+
 def _judge_end(readings: ProverReadings) -> Iterator[ProofCheck]:
     if not readings.stopped:
         return

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeEnding, UpgradePhase, UpgradeState
-from nodeagent.rules.upgrade_steps import Act, Answer, Limits, Seen, Step, fail, step_upgrade, take_up
+from nodeagent.rules.upgrade_steps import Act, Answer, Limits, Seen, Step, fail, step_upgrade
 from tests.support.repairs import NEW, OLD, make_upgrade
 
 DRAIN, PAUSE, UNLOAD, INSTALL, RESTORE = UpgradePhase
@@ -156,11 +156,6 @@ def test_a_driver_pod_that_brings_another_version_is_a_failure() -> None:
     late = step(make_upgrade(UNLOAD), see(answer=sent, now=2000.0), BY_POD).upgrade
     assert late.failure == f"the modules are not out after 1800 s: {again.why}"
     assert step(make_upgrade(UNLOAD), see(now=2000.0), BY_POD).act is Act.UNLOAD
-
-
-def test_a_restarted_agent_finds_the_same_phase() -> None:
-    taken = take_up(make_upgrade(UNLOAD), "two")
-    assert (taken.phase, taken.boot) == (UNLOAD, "two")
 
 
 def test_the_state_knows_what_is_under_way_and_how_long_it_took() -> None:

@@ -66,6 +66,8 @@ class DriverFiles(Value, frozen=True):
     """Sockets of the driver's own daemons, for containers to talk to."""
     nodes: tuple[DriverNode, ...] = ()
     """Existing device nodes of every kind in a specification."""
+    nodes_changed_seconds: float = 0.0
+    """The time of the last change of one of `nodes`, by the host's clock; 0 without a node."""
     extra_nodes: tuple[DriverNode, ...] = ()
     """Existing device nodes of `containers.extra_devices`, by the paths of the setting."""
     drm_names: Mapping[PciAddress, tuple[str, ...]] = {}
@@ -87,3 +89,5 @@ class SpecContent(Value, frozen=True):
     content: bytes = b""
     problem: str = ""
     """Why the file cannot be read; empty when readable."""
+    written_seconds: float = 0.0
+    """The time of the last writing, by the host's clock."""

@@ -48,12 +48,6 @@ def make_gpu_nodes(home: Path, *number: int) -> None:
         make_node(path, *number)
 
 
-def forget_numbers(node: Cluster) -> None:
-    """Have containerd look at device nodes anew: it keeps their numbers until a specification is written."""
-    for path in node.layout.cdi_dirs[1].glob("*.json"):
-        path.write_bytes(path.read_bytes())
-
-
 def read_told(deployment: Deployment) -> list[str]:
     """Details of the condition about the validation."""
     said = json.loads(deployment.exec("sh", "-c", "nodeagent status --json || true"))
@@ -89,7 +83,6 @@ def test_a_node_is_validated_by_a_pod_once_its_devices_work(deployment: Deployme
     assert list_markers(node) == {"driver-ready"}
 
     make_gpu_nodes(home)
-    forget_numbers(node)
     deployment.exec("nodeagent", "release", "--reason", "device nodes")
     deployment.exec("nodeagent", "resume")
     wanted = {"driver-ready", "cuda-ready", "plugin-ready"}

@@ -24,6 +24,7 @@ from nodeagent.components.cdi.decide import (
     decide_public,
     plan_own_paths,
     render_state,
+    renew_files,
 )
 from nodeagent.components.cdi.plan_claims import list_stale, plan_claim_spec
 from nodeagent.components.cdi.plan_specs import (
@@ -109,6 +110,8 @@ class Cdi:
         self._parsed: dict[SpecContent, SpecReading] = {}
         self._written: dict[str, bytes] = {}
         self._rewrites: deque[float] = deque()
+        self._renewed_for = 0.0
+        """The last change of a device node for which the files are new enough; once each, however clocks are set."""
         self._retries = 0
         self._planned: Planned | None = None
         self._news = News()
@@ -237,10 +240,14 @@ class Cdi:
         wanted, plan = self._plan(inventory.value, files, requests)
         changes = decide_changes(wanted, contents, own_paths, files.vendor)
         self._refuse_contest(changes, contents)
+        if files.nodes_changed_seconds != self._renewed_for:
+            renewed = renew_files(wanted, contents, own_paths, files.nodes_changed_seconds)
+            changes = replace(changes, write={**renewed, **changes.write})
         cause = self._news.take(driver, inventory, self._reloaded)
         if changes.write or changes.remove:
             cause = await self._apply(changes, inventory.value.generation, cause)
             readings = self._parse(await self._directories.read_specs())
+        self._renewed_for = files.nodes_changed_seconds
         names = await self._keep_names(settings, layout)
         shim, trouble = await self._keep_shim(inventory.value, files, layout, driver.value)
         state = render_state(inventory.value.generation, readings, own_paths, plan.left_out, layout, shim=shim)

@@ -118,6 +118,24 @@ def decide_changes(
     )
 
 
+def renew_files(
+    wanted: Mapping[str, bytes],
+    found: Iterable[SpecContent],
+    own_paths: Mapping[str, str],
+    nodes_changed_seconds: float,
+) -> dict[str, bytes]:
+    """The files to write although their content is right: one of the device nodes is newer.
+
+    Runtimes read the number of a device node once, and keep the number until a file of the directory is written.
+    """
+    old = {
+        own_paths[each.path]
+        for each in found
+        if each.written_seconds < nodes_changed_seconds and each.path in own_paths
+    }
+    return {name: content for name, content in wanted.items() if name in old}
+
+
 def render_state(
     generation: int,
     readings: Iterable[SpecReading],

@@ -96,13 +96,14 @@ class DriverFileFinder:
         """The driver's files now."""
         host_root = PurePosixPath(roots.driver_on_host)
         version, libraries = self._libraries.read(roots.driver, host_root)
-        nodes, problems = self._read_nodes(roots)
+        nodes, changed_seconds, problems = self._read_nodes(roots)
         return DriverFiles(
             version=version,
             libraries=libraries,
             files=tuple(_deduplicate(self._list_files(roots.driver, host_root, version))),
             sockets=tuple(_list_sockets(roots.driver, host_root)),
             nodes=nodes,
+            nodes_changed_seconds=changed_seconds,
             drm_names=read_drm_names(self._sys_root),
             capability_minors=parse_mig_minors(read_attribute(self._proc_root / "driver/nvidia-caps/mig-minors")),
             triplet=native_triplet(),
@@ -141,8 +142,9 @@ class DriverFileFinder:
             if found:
                 return
 
-    def _read_nodes(self, roots: DriverRoots) -> tuple[tuple[DriverNode, ...], list[str]]:
+    def _read_nodes(self, roots: DriverRoots) -> tuple[tuple[DriverNode, ...], float, list[str]]:
         nodes: list[DriverNode] = []
+        changed_seconds = 0.0
         problems: list[str] = []
         dev_on_host = PurePosixPath(roots.dev_on_host)
         for name in _list_node_names(roots.dev / "dev"):
@@ -152,8 +154,9 @@ class DriverFileFinder:
                 continue
             host_path = str(dev_on_host / "dev" / name)
             mode = stat.S_IMODE(status.st_mode)
+            changed_seconds = max(changed_seconds, status.st_ctime)
             nodes.append(DriverNode(path=f"/dev/{name}", host_path=host_path, mode=mode, gid=status.st_gid))
-        return tuple(nodes), problems
+        return tuple(nodes), changed_seconds, problems
 
 
 def find_extra_nodes(host_root: Path, paths: Iterable[str]) -> Iterator[DriverNode]:

@@ -194,9 +194,18 @@ def _list_specs(directory: Path | str) -> tuple[str, ...]:
 
 def _read_one(place: Path, name: Path) -> SpecContent:
     try:
-        return SpecContent(path=str(name), content=read_bounded(place, limit_bytes=_LIMIT_BYTES))
+        content = read_bounded(place, limit_bytes=_LIMIT_BYTES)
+        return SpecContent(path=str(name), content=content, written_seconds=_read_time(place))
     except HostError as error:
         return SpecContent(path=str(name), problem=str(error).replace(str(place), str(name)))
+
+
+def _read_time(place: Path) -> float:
+    """The time of the last writing; 0 for a file that has gone since."""
+    try:
+        return place.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _are_same(one: Path, other: Path) -> bool:

@@ -16,6 +16,7 @@ from nodeagent.components.cdi.decide import (
     describe_other_version,
     plan_own_paths,
     render_state,
+    renew_files,
 )
 from nodeagent.components.cdi.plan_specs import SpecInvalid, SpecOptions, SpecPlan, plan_specs, render_specs
 from nodeagent.components.cdi.registry import SpecReading
@@ -155,3 +156,13 @@ def test_files_of_another_driver_are_told(in_use: str, found: str, problem: str)
     files = make_files(1, version=found)
     assert describe_other_version(in_use, files) == problem
     assert "".join(decide_problems([], SpecPlan(), files, in_use)["cdi-driver-version-differs"].values()) == problem
+
+
+def test_files_older_than_a_device_node_are_renewed_and_no_others() -> None:
+    """Neither those of somebody else, nor a file that nobody wants."""
+    own_paths = {"/run/a.json": "a.json", "/run/b.json": "b.json", "/run/c.json": "c.json"}
+    ages = dict(zip((*own_paths, "/etc/d.json"), (9.0, 10.0, 1.0, 1.0), strict=True))
+    found = [SpecContent(path=path, written_seconds=seconds) for path, seconds in ages.items()]
+    wanted = {"a.json": b"a", "b.json": b"b", "e.json": b"e"}
+    assert renew_files(wanted, found, own_paths, 10.0) == {"a.json": b"a"}
+    assert renew_files(wanted, found, own_paths, 0.0) == {}

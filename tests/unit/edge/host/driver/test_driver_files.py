@@ -238,12 +238,20 @@ def test_device_nodes_of_every_kind_are_found(driver: DriverTree) -> None:
     assert {node.path for node in read(driver).nodes} == {f"/dev/{name}" for name in wanted}
 
 
+def test_the_youngest_device_node_has_its_time(driver: DriverTree) -> None:
+    """Also of a node that was made anew under its name."""
+    for name in ("nvidia0", "nvidia-uvm"):
+        driver.write(f"dev/{name}", "")
+    changed = [(driver.root / "dev" / name).stat().st_ctime for name in ("nvidia0", "nvidia-uvm")]
+    assert read(driver).nodes_changed_seconds == max(changed) > 0
+
+
 def test_a_file_in_place_of_a_node_is_a_problem(driver: DriverTree) -> None:
     """A runtime could not make a device of it."""
     driver.write("dev/nvidia0", "")
     finder = DriverFileFinder(proc_root=driver.root / "proc", sys_root=driver.root / "sys")
     files = read(driver, finder)
-    assert files.nodes == ()
+    assert (files.nodes, files.nodes_changed_seconds) == ((), 0.0)
     assert "/dev/nvidia0: it is no character device" in files.problems
     null = observe_node(Path("/dev/null"))
     assert null is not None

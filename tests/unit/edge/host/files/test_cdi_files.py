@@ -27,7 +27,8 @@ async def test_what_is_written_is_read(tmp_path: Path) -> None:
     await files.write_spec("a.json", b"{}")
     (read,) = await files.read_specs()
     assert (read.path, read.content) == (files.locate("a.json"), b"{}")
-    assert (await anyio.Path(read.path).stat()).st_mode & 0o777 == 0o644
+    status = await anyio.Path(read.path).stat()
+    assert (status.st_mode & 0o777, status.st_mtime) == (0o644, read.written_seconds)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["a.json"]
     await files.remove_spec("a.json")
     await files.remove_spec("a.json")

@@ -166,6 +166,12 @@ def test_slices_appear_stay_as_they_are_and_are_put_back(node: Cluster, make_age
     agent.stop()
     agent.start()
     agent.wait_ready()
+    # An agent that has yet to see its slice would rightly begin with the first generation.
+    wait_until(
+        "the agent to know its slice",
+        lambda: None if agent.get_json("/api/v1/slices")["slices"] else "it knows none",
+        timeout_seconds=WAIT_SECONDS,
+    )
     time.sleep(3)  # nothing can be awaited: what is tested is that nothing happens
     assert versions(node) == before
     node.api.delete(f"{SLICES}/{stored['metadata']['name']}")

@@ -61,7 +61,7 @@ class WorkerThread:
                 return await job.future()
             raise ThreadStuck(self.name, job.what, timeout_seconds)
         finally:
-            if not thread.is_idle:
+            if not job.has_ended:
                 self._set_aside(thread)
 
     def stuck(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class WorkerThread:
 class _Job(Generic[T]):
     """One call: made in the worker thread, awaited in the loop's thread, blocking or not."""
 
-    __slots__ = ("_call", "_ended", "_error", "_future", "_has_ended", "_result", "what")
+    __slots__ = ("_call", "_ended", "_error", "_future", "_result", "has_ended", "what")
 
     def __init__(self, call: Callable[[], T], what: str) -> None:
         self.what = what
@@ -101,7 +101,8 @@ class _Job(Generic[T]):
         self._result: T | None = None
         self._error: BaseException | None = None
         self._future: asyncio.Future[T] | None = None
-        self._has_ended = False
+        self.has_ended = False
+        """Whether the call was made; read by both threads."""
         self._ended = threading.Lock()
         self._ended.acquire()
 
@@ -114,7 +115,7 @@ class _Job(Generic[T]):
 
     def announce(self) -> None:
         """In the worker thread: wake the waiter. Each side writes first and reads after, so no end is missed."""
-        self._has_ended = True
+        self.has_ended = True
         self._ended.release()
         future = self._future
         if future is not None:
@@ -135,7 +136,7 @@ class _Job(Generic[T]):
         """The outcome as a future."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._future = future
-        if self._has_ended:
+        if self.has_ended:
             self._settle(future)
         return future
 
@@ -155,12 +156,17 @@ class _Thread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self.what = ""
-        self.is_idle = True
-        """Read by the loop's thread; true before a result is handed over."""
+        self._given = 0
+        self._announced = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every result has reached the loop: two counts, as one mark of two threads would be lost between."""
+        return self._announced == self._given
 
     def give(self, call: Callable[[], T], what: str) -> _Job[T]:
         """Queue the next call."""
-        self.is_idle = False
+        self._given += 1
         self.what = what
         job = _Job(call, what)
         self._jobs.put(job)
@@ -174,5 +180,5 @@ class _Thread(threading.Thread):
         """The thread's own life."""
         while (job := self._jobs.get()) is not None:
             job.make()
-            self.is_idle = True
             job.announce()
+            self._announced += 1

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from nodeagent.core.children import worker_thread
 from tests.support import virtual_time
 from tests.support.virtual_time import START_WALL, FakeClock, JumpingSelector
 
@@ -54,6 +55,20 @@ def test_clock_waits_for_a_plain_thread_and_not_for_an_idle_one() -> None:
     done.set()
     thread.join()
     assert (waited < 3600, selector.now >= 86400) == (True, True)
+
+
+async def test_clock_waits_until_a_worker_thread_has_announced_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that has made its call and not said so yet is busy."""
+    announce = worker_thread._Job.announce
+
+    def announce_late(job: worker_thread._Job[None]) -> None:
+        time.sleep(0.05)
+        announce(job)
+
+    monkeypatch.setattr(worker_thread._Job, "announce", announce_late)
+    worker = worker_thread.WorkerThread("late")
+    await worker.run(lambda: None, timeout_seconds=1, what="a call")
+    worker.close()
 
 
 def test_a_thread_that_is_soon_done_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from random import Random
 import anyio
 
 from tests.chaos import story
+from tests.chaos.cluster_slots import DOMAIN
 from tests.chaos.hardware import GPUS
 from tests.chaos.machine import Machine
-from tests.chaos.repair_truth import ACTIONS
+from tests.chaos.repair_truth import ACTIONS, WRONG
 from tests.chaos.repaired_machine import RepairedMachine
 from tests.chaos.story import Step, list_steps
 from tests.chaos.workshop import FILES, FIRMWARE_SILENT, XID_EVENT
@@ -52,6 +53,38 @@ async def break_gpu(machine: Machine, random: Random) -> str:
         return "enough GPUs are broken"
     node.workshop.break_gpu(gpu, need)
     return f"GPU {gpu} needs {node.workshop.truth.needs[gpu]}"
+
+
+async def spoil_gpu(machine: Machine, random: Random) -> str:
+    """A GPU computes wrongly from now on, and says nothing of it."""
+    node, gpu = find_workshop(machine), random.randrange(GPUS)
+    if len(node.workshop.truth.needs) >= GPUS // 2:
+        return "enough GPUs are broken"
+    node.workshop.break_gpu(gpu, WRONG)
+    return f"GPU {gpu} {node.workshop.truth.needs[gpu]}"
+
+
+async def take_slot(machine: Machine, random: Random) -> str:
+    """Another node is repaired, and may vanish meanwhile."""
+    slots, number, is_living = find_workshop(machine).slots, random.randrange(DOMAIN.slots), random.random() < 0.5
+    node = f"node-{random.randrange(2, 99)}"
+    if not slots.take(number, node, is_living=is_living):
+        return f"slot {number} is taken"
+    return f"{node} that {'lives' if is_living else 'vanishes'} takes slot {number}"
+
+
+async def leave_slots(machine: Machine, random: Random) -> str:
+    return f"other nodes leave {find_workshop(machine).slots.leave()} slots"
+
+
+async def suspend_repairs(machine: Machine, random: Random) -> str:
+    """A person stops all repairs, or lets them go on."""
+    slots, is_stopping = find_workshop(machine).slots, random.random() < 0.5
+    if not is_stopping:
+        slots.resume()
+        return "a person lets repairs go on"
+    slots.suspend()
+    return "a person stops all repairs"
 
 
 async def answer_reset(machine: Machine, random: Random) -> str:
@@ -161,6 +194,10 @@ def list_repair_steps(freeze_seconds: float) -> dict[Step, int]:
         **list_steps(freeze_seconds),
         story.wait: 16,
         break_gpu: 14,
+        spoil_gpu: 5,
+        take_slot: 5,
+        leave_slots: 5,
+        suspend_repairs: 4,
         answer_reset: 10,
         open_file: 6,
         close_file: 5,

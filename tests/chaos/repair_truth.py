@@ -7,9 +7,14 @@ from typing import Final, NamedTuple
 from nodeagent.rules.repair.guard import RESETS_MAX
 from tests.chaos.truth import Violated
 
-ACTIONS: Final[Mapping[str, int]] = {"reset": 1, "reboot": 2, "drain": 4, "bus": 6}
+WRONG: Final = "computes wrongly"
+"""A GPU with this need has a driver that recommends nothing; a proof alone finds it."""
+ACTIONS: Final[Mapping[str, int]] = {"reset": 1, "reboot": 2, "drain": 4, "bus": 6, WRONG: 0}
 """By what a GPU needs, what its driver recommends (field 230)."""
-MENDED: Final[Mapping[str, Collection[str]]] = {"reset": ("reset", "drain"), "bus": ("reset", "drain", "bus")}
+MENDED: Final[Mapping[str, Collection[str]]] = {
+    "reset": ("reset", "drain", WRONG),
+    "bus": ("reset", "drain", "bus", WRONG),
+}
 """By the kind of a reset the needs that it ends; a reboot ends all."""
 LATE_SECONDS: Final = 5.0
 """Whoever has opened a GPU's file so long ago must have been seen before a reset."""
@@ -29,6 +34,8 @@ class RepairTruth:
         self.needs: dict[int, str] = {}
         self.opened: dict[int, Opened] = {}
         """By process."""
+        self.wrong: set[int] = set()
+        """GPUs that have computed wrongly since their last reset, whoever has seen it."""
         self.week = 0
         self.counts: Counter[tuple[int, int]] = Counter()
         """Resets that the guard counts, by week and GPU."""
@@ -45,7 +52,7 @@ class RepairTruth:
         Raises:
             Violated: it hits somebody.
         """
-        healthy = {gpu for gpu in gpus if gpu not in self.needs and gpu not in broken}
+        healthy = set(gpus) - set(self.needs) - set(broken) - self.wrong
         if not healthy <= self._demanded:
             raise Violated(f"GPUs {sorted(healthy)} are healthy and are reset, together with {sorted(gpus)}")
         if holders := sorted(pods):
@@ -75,10 +82,16 @@ class RepairTruth:
         mended = [gpu for gpu in gpus if self.needs.get(gpu) in MENDED[kind]]
         for gpu in mended:
             del self.needs[gpu]
+        self.wrong = {gpu for gpu in self.wrong if gpu not in gpus or gpu in self.needs}
         return mended
+
+    def forget_wrong(self) -> None:
+        """GPUs that nobody has found to compute wrongly do it no more; one may be found a moment later."""
+        self.needs = {gpu: need for gpu, need in self.needs.items() if need != WRONG}
 
     def reboot(self) -> None:
         """Nothing outlives it but the count."""
         self.needs.clear()
+        self.wrong.clear()
         self.opened.clear()
         self._demanded.clear()

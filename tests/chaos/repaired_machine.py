@@ -12,6 +12,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskStatus
 
+from tests.chaos.cluster_slots import ClusterSlots
 from tests.chaos.machine import OK, Machine
 from tests.chaos.pace import HASTE as IN_HASTE
 from tests.chaos.rooms import Rooms
@@ -26,6 +27,7 @@ LATE_ROUNDS: Final = 40
 """After which a person removes whoever the drain asks no more."""
 ROUND_SECONDS: Final = 0.1
 PERSONS: Final = (
+    "too many of the last were not proven",
     "service is a person's work",
     "the agent reloads no driver",
     "by the agent's own fault",
@@ -59,7 +61,10 @@ class RepairedMachine(Machine):
         return {**super().plan_environment(), **self.workshop.environment, HASTE: SECONDS if self._speed == 1 else "no"}
 
     def plan_settings(self) -> dict[str, object]:
-        return {**super().plan_settings(), **self.workshop.plan_settings(self._speed)}
+        settings = super().plan_settings()
+        environment = json.loads(str(settings["driver.worker_environment"])) | self.workshop.worker_environment
+        more = self.workshop.plan_settings(self._speed)
+        return {**settings, **more, "driver.worker_environment": json.dumps(environment)}
 
     def note_pod(self, name: str, devices: frozenset[str]) -> None:
         super().note_pod(name, devices)
@@ -71,6 +76,10 @@ class RepairedMachine(Machine):
 
     def set_clock(self, seconds: float) -> None:
         super().set_clock(seconds + self.workshop.truth.week * WEEK_SECONDS)
+
+    @property
+    def slots(self) -> ClusterSlots:
+        return self.workshop.slots
 
     async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Be the programs, and the kubelet that ends whoever has to leave, until cancelled."""
@@ -105,6 +114,7 @@ class RepairedMachine(Machine):
 
     async def check(self) -> None:
         await super().check()
+        self.workshop.slots.check()
         if missing := await self._find_lost_receipts():
             raise Violated(f"the agent has forgotten of what these pods died: {missing}")
 
@@ -128,6 +138,8 @@ class RepairedMachine(Machine):
     async def settle(self) -> None:
         """Every session ends, and leaves nothing behind."""
         self.workshop.show_needs()
+        self.slots.leave()
+        self.slots.resume()
         self.workshop.answers.clear()
         self.surroundings.api.store.budgets.clear()
         for pid in list(self.workshop.truth.opened):
@@ -139,8 +151,9 @@ class RepairedMachine(Machine):
 
     async def is_restored(self) -> bool:
         state = await self.read_repairs()
-        self.waits_for = f"{self.workshop.list_changed()}, {state and state['closed_gpus']}"
-        return not self.workshop.list_changed() and state is not None and not state["closed_gpus"]
+        left = self.workshop.list_changed() + self.slots.list_own()
+        self.waits_for = f"{left}, {state and state['closed_gpus']}"
+        return not left and state is not None and not state["closed_gpus"]
 
     async def is_repaired(self) -> bool:
         """Whether no session is left; a person and the node do their part of it."""
@@ -151,13 +164,17 @@ class RepairedMachine(Machine):
         state = await self.read_repairs()
         if state is None or state["mode"] != "act" or state["unsettled"]:
             return False
+        self.workshop.note_found(state["sessions"])
         standing = [one for one in state["sessions"] if one["ending"] is None]
         if not standing:
+            self.workshop.truth.forget_wrong()
+            self.workshop.show_needs()
             return not self.workshop.truth.needs
         obstacles = "; ".join(obstacle for plan in state["plans"] for obstacle in plan["obstacles"])
         self.waits_for = f"{standing}: {obstacles}, needed {self.workshop.truth.needs}"
         if any(each in obstacles for each in PERSONS):
             self.workshop.did["visits of a person"] += 1
+            self.slots.resume()
             await self.reboot()
         elif UNSEEN in obstacles and not self.workshop.resetting:
             await self.end_agent(signal.SIGTERM)

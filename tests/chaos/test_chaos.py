@@ -4,17 +4,20 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.chaos.cluster_slots import DOMAIN, NOTICED_SECONDS, ClusterSlots
 from tests.chaos.plan import plan_story
 from tests.chaos.repair_story import list_repair_steps
 from tests.chaos.repair_truth import LATE_SECONDS, Opened, RepairTruth
 from tests.chaos.room_story import list_room_steps
 from tests.chaos.story import Step, list_steps
 from tests.chaos.truth import Violated
+from tests.fakes.apiserver import NODE, FakeApiServer
 
 STEPS = 200
 FEW_STEPS = 40
@@ -77,7 +80,7 @@ def test_nothing_is_violated_behind_any_door(seed: int) -> None:
 @pytest.mark.timeout(1900)
 @pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
 def test_no_repair_hits_anybody(seed: int) -> None:
-    """Another 20,000 steps: no healthy GPU is reset and no holder hit, each session ends, all settings come back."""
+    """Another 20,000 steps: no healthy GPU is reset, no holder hit, no slot left, and all settings come back."""
     tell_story(seed, "--repairs")
 
 
@@ -116,3 +119,24 @@ def test_a_reset_that_hits_somebody_is_found() -> None:
     assert (truth.mend([0, 1], "reset"), truth.needs) == ([0], {1: "bus"})
     truth.reboot()
     assert (truth.needs, truth.opened) == ({}, {})
+
+
+def test_what_a_node_does_with_slots_is_judged() -> None:
+    """A reset without a slot, or long after a person has suspended repairs; a slot that is taken from a living node."""
+    api = FakeApiServer()
+    slots, now = ClusterSlots(api), time.monotonic()
+    with pytest.raises(Violated, match="the node holds no slot"):
+        slots.check_reset(now)
+    assert slots.take(1, NODE, is_living=False)
+    slots.check_reset(now)
+    slots.suspend()
+    slots.check_reset(now)
+    with pytest.raises(Violated, match="after a person has suspended repairs"):
+        slots.check_reset(now + 2 * NOTICED_SECONDS)
+    slots.resume()
+    slots.check_reset(now + 2 * NOTICED_SECONDS)
+    assert (slots.take(1, "node-2", is_living=True), slots.take(0, "node-2", is_living=True)) == (False, True)
+    slots.check()
+    api.store.objects["leases"][DOMAIN.name_slot(0)]["spec"]["holderIdentity"] = f"{NODE}/one/1/0"
+    with pytest.raises(Violated, match="was node-2/boot/1/0's, and is node-1/one/1/0's"):
+        slots.check()

@@ -8,19 +8,22 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import SocketStream, TaskStatus
 
 from nodeagent_sim.kubelet.kubelet import StandInKubelet
+from tests.chaos.cluster_slots import DOMAIN, ClusterSlots
+from tests.chaos.cluster_slots import NAMESPACE as SLOTS_NAMESPACE
 from tests.chaos.hardware import GPUS, Gpus
-from tests.chaos.repair_truth import ACTIONS, Opened, RepairTruth
+from tests.chaos.repair_truth import ACTIONS, WRONG, Opened, RepairTruth
 from tests.chaos.surroundings import Surroundings
 from tests.chaos.truth import Truth, Violated
 from tests.fakes.apiserver import NODE
+from tests.fakes.cuda.driver import FakeDriver
 from tests.fakes.nvidia_smi.answers import ANSWERS, PEERS
 
 NAMESPACE: Final = "chaos"
@@ -30,6 +33,8 @@ NOTHING_DONE: Final = frozenset({"in-use", "incomplete", "permission"})
 """Answers that no guard counts."""
 WEEK_SECONDS: Final = 9 * 86400.0
 """So much longer than the guard's, that hours by which a clock is set do not matter."""
+ROOM_BYTES: Final = 4 << 20
+"""Of each GPU: little is soon proven."""
 HANG_SECONDS: Final = 8.0
 """For longer than the agent waits for a reset."""
 LIMIT_MILLIWATTS: Final = 600_000
@@ -69,6 +74,18 @@ class Workshop:
         """Pods that died of a fault, with the week."""
         self.blamed: set[str] = set()
         """Those of whose fault the agent has told."""
+        self._found: set[int] = set()
+        self.slots = ClusterSlots(surroundings.api)
+        self._wrong = directory / "wrong"
+        uuids = tuple(gpus.fake.gpu(gpu).uuid.decode() for gpu in range(GPUS))
+        self._cuda = FakeDriver(
+            directory,
+            memory=(ROOM_BYTES,) * GPUS,
+            proves=True,
+            uuids=uuids,
+            wrong={"memory": 7},
+            faulty_file=self._wrong,
+        )
         self._make_programs()
         self._make_processes()
         self.boot()
@@ -89,6 +106,11 @@ class Workshop:
     def environment(self) -> dict[str, str]:
         return {"PATH": f"{self._programs}:{os.environ['PATH']}"}
 
+    @property
+    def worker_environment(self) -> dict[str, str]:
+        """Of the children that call the driver."""
+        return self._cuda.environ()
+
     def plan_settings(self, speed: int) -> Mapping[str, object]:
         """For an agent whose clocks run so fast; the programs take the world's seconds."""
         return {
@@ -97,6 +119,8 @@ class Workshop:
             "repairs.reset_seconds": 4 * speed,
             "repairs.reboot_by": "command",
             "repairs.reboot_command": json.dumps(["request-reboot"]),
+            "repairs.slots.domains": json.dumps([{"label": DOMAIN.key, "slots": DOMAIN.slots}]),
+            "repairs.slots.namespace": SLOTS_NAMESPACE,
             "repairs.drain.wait_seconds": 0.5,
             "repairs.drain.deadline_seconds": 6 * speed,
             "repairs.drain.after_deadline": "delete_where_dead",
@@ -129,16 +153,19 @@ class Workshop:
             state = self._gpus.fake.gpu(gpu)
             state.recovery_action, state.persistence_mode = 0, 1
             state.power_limit_milliwatts = LIMIT_MILLIWATTS
+        self.show_needs()
 
     def break_gpu(self, gpu: int, need: str) -> None:
         """A GPU needs a repair from now on; the driver says so at each poll, and of a silent firmware at once."""
-        self.truth.needs.setdefault(gpu, need)
+        if self.truth.needs.setdefault(gpu, need) == WRONG:
+            self.truth.wrong.add(gpu)
         self.show_needs()
         if need == "reset":
             self._gpus.fake.push_event(gpu, XID_EVENT, FIRMWARE_SILENT)
 
     def show_needs(self) -> None:
-        """The driver recommends what is needed."""
+        """The driver recommends what is needed, and computes as its GPUs do."""
+        self._wrong.write_text("".join(str(int(self.truth.needs.get(gpu) == WRONG)) for gpu in range(GPUS)))
         for gpu, need in self.truth.needs.items():
             self._gpus.fake.gpu(gpu).recovery_action = ACTIONS[need]
 
@@ -150,6 +177,12 @@ class Workshop:
             for gpu, one in enumerate(states)
             if (one.persistence_mode, one.power_limit_milliwatts) != (1, LIMIT_MILLIWATTS)
         ]
+
+    def note_found(self, sessions: Collection[Mapping[str, Any]]) -> None:
+        """Count the sessions that a failed proof has opened."""
+        found = {one["number"] for one in sessions if any("proof" in each["key"] for each in one["evidence"])}
+        self.did["sessions by a failed proof"] += len(found - self._found)
+        self._found |= found
 
     # Pods and processes.
 
@@ -251,6 +284,7 @@ class Workshop:
         devices = {gpu: self._gpus.list_names(gpu) for gpu in gpus}
         pods = {pod for pod, held in self._pods.held().items() if any(held & names for names in devices.values())}
         self.truth.check_reset(gpus, broken, pods, time.monotonic())
+        self.slots.check_reset(time.monotonic())
         answer = self._choose_answer(gpus)
         if answer not in NOTHING_DONE:
             self.truth.count(gpus)

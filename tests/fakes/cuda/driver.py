@@ -88,6 +88,8 @@ class FakeDriver:
     wrong_sm: int | None = None
     faulty: int | None = None
     """The device that has these faults, and slownesses; all of them by default."""
+    faulty_file: Path | None = None
+    """A file with a 1 for each device that has them and a 0 for each other one, read whenever a kernel runs."""
 
     def environ(self) -> dict[str, str]:
         """For programs; the loader finds the library by it."""
@@ -114,6 +116,7 @@ class FakeDriver:
             "FAKE_CUDA_MISSING_SM": "" if self.missing_sm is None else str(self.missing_sm),
             "FAKE_CUDA_WRONG_SM": "" if self.wrong_sm is None else str(self.wrong_sm),
             "FAKE_CUDA_FAULTY": "" if self.faulty is None else str(self.faulty),
+            "FAKE_CUDA_FAULTY_FILE": "" if self.faulty_file is None else str(self.faulty_file),
         }
         return {name: value for name, value in said.items() if value}
 

@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from tests.faults.steps.points import OF_OS, PACKAGE, Point, find_point, group_points
@@ -25,6 +26,8 @@ PROGRAMS: Final = "NODEAGENT_PROGRAMS"
 HASTE: Final = "NODEAGENT_HASTE"
 """Set where the files of memory stand in for the device files of GPUs; by `SECONDS` repairs wait for no minutes."""
 SECONDS: Final = "seconds"
+PROOF_PAUSE_SECONDS: Final = 5.0
+"""Between two proofs of a free GPU, where repairs wait for no minutes."""
 MEMORY_MAJOR: Final = 1
 """The kernel's number of /dev/zero and its like."""
 CALLS: Final = (*sorted(OF_OS), "open")
@@ -172,10 +175,20 @@ def stand_in_for_gpu_files() -> None:
 
 def make_haste() -> None:
     """Shorten what no setting shortens."""
-    from nodeagent.components.repairs import component, drain_task  # noqa: PLC0415  only with repairs
+    from nodeagent.components.repairs import component, drain_task, holding_task  # noqa: PLC0415  only with repairs
+    from nodeagent.rules.proof import idle  # noqa: PLC0415  likewise
+    from nodeagent.rules.repair import slots  # noqa: PLC0415  likewise
 
-    vars(component).update(PROOF_SECONDS=6.0, RETRY_SECONDS=0.5, AGAIN_SECONDS=0.5)
-    vars(drain_task).update(AGAIN_SECONDS=0.5)
+    for module in (slots, holding_task):
+        _replace(module, RETRY_SECONDS=0.5)
+    _replace(idle, _find_pause=lambda _record, _pace: PROOF_PAUSE_SECONDS)
+    _replace(component, PROOF_SECONDS=6.0, RETRY_SECONDS=0.5, AGAIN_SECONDS=0.5)
+    _replace(drain_task, AGAIN_SECONDS=0.5)
+
+
+def _replace(module: ModuleType, **values: object) -> None:
+    assert values.keys() <= vars(module).keys(), f"{module.__name__} has no {sorted(values.keys() - vars(module))}"
+    vars(module).update(values)
 
 
 def main() -> int:

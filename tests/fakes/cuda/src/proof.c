@@ -2,7 +2,8 @@
  * The prover's kernels computed here, and copies that copy: for that FAKE_CUDA_BACKED gives addresses that lead somewhere.
  * FAKE_CUDA_WRONG is PLACE:WORD with commas between: a bit of this word is wrong after each write (memory) or copy (to, from,
  * peer). FAKE_CUDA_GBPS is PLACE=SPEED likewise. FAKE_CUDA_MISSING_SM and FAKE_CUDA_WRONG_SM name an SM. All of them are faults
- * of the device FAKE_CUDA_FAULTY, or of each. What the host computes takes no time of the device.
+ * of the device FAKE_CUDA_FAULTY, or of each, or of those that have a 1 in the file FAKE_CUDA_FAULTY_FILE, which has a
+ * character for each device. What the host computes takes no time of the device.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,14 @@
 #define NO_SM UINT64_MAX
 
 static int is_faulty(device which) {
+    const char *path = getenv("FAKE_CUDA_FAULTY_FILE");
+    if (path) {
+        char said[DEVICES_MOST + 1] = "";
+        FILE *file = fopen(path, "r");
+        int is_read = file && fgets(said, sizeof said, file) != NULL;
+        if (file) fclose(file);
+        return is_read && strlen(said) > (size_t)which && said[which] == '1';
+    }
     return fake_number("FAKE_CUDA_FAULTY", (uint64_t)which) == (uint64_t)which;
 }
 

@@ -205,7 +205,8 @@ class Repairs:
         sessions, inventory = self._journal.sessions(), self._bus.read(Inventory)
         if not self._is_settled or sessions is None or inventory is None:
             return
-        for session in take_findings(sessions, findings, inventory, self._moment):
+        acting = self._acting.session if self._acting is not None else 0
+        for session in take_findings(sessions, findings, inventory, self._moment, acting=acting):
             await self._keep(session, sessions.get(session.number))
 
     def _note_act(self, session: FaultSession, reading: Reading) -> None:

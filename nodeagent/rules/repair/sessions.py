@@ -56,10 +56,13 @@ def _note_reboot(session: FaultSession, moment: Moment) -> Attempt:
 
 
 def take_findings(
-    known: Mapping[int, FaultSession], findings: Findings, inventory: Inventory, moment: Moment
+    known: Mapping[int, FaultSession], findings: Findings, inventory: Inventory, moment: Moment, *, acting: int = 0
 ) -> tuple[FaultSession, ...]:
-    """The sessions that settled findings open, change or close; a new session has the number 0."""
-    sessions = {number: _expire(session, moment) for number, session in known.items()}
+    """The sessions that settled findings open, change or close; a new session has the number 0.
+
+    The act of the session `acting` is under way in this process and ends by itself, whatever a stepped wall clock says.
+    """
+    sessions = {number: one if number == acting else _expire(one, moment) for number, one in known.items()}
     opened: list[FaultSession] = []
     standing = [session for session in sessions.values() if session.is_open]
     covered = frozenset[GpuUuid]().union(*(session.uuids for session in standing))

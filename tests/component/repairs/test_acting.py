@@ -342,22 +342,22 @@ def lose(gpu: Gpu) -> Gpu:
     return replace(gpu, lost="off the bus")
 
 
-async def test_the_end_of_an_act_whose_deadline_is_past_changes_nothing(clock: FakeClock) -> None:
-    """The clock was set: the attempt has ended as unknown before its own end came."""
+async def test_an_act_under_way_has_its_gpus_whatever_the_wall_clock_says(clock: FakeClock) -> None:
+    """The clock was set by days: the attempt ends with the act, and nobody gets the GPU or the slots meanwhile."""
     host = Host("done")
-    host.gpus[gpu_uuid(3)] = lose(host.gpus[gpu_uuid(3)])
     async with ActingWorld(clock, host).running() as world:
         await world.fail(3, ILL)
         (attempt,) = world.session.attempts
         late = replace(attempt, deadline_seconds=0.0)
         world.memory.kept[world.session.number] = replace(world.session, attempts=(late,))
         await world.fail(3, ILL, make_fault("xid-48"))
+        assert world.session.under_way == late
         await anyio.sleep(60)
-        assert (world.session.attempts[0].outcome, world.session.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
+        assert (world.session.attempts[0].outcome, world.session.ending) == (Outcome.PROVEN, Ending.REPAIRED)
 
 
 async def test_no_act_begins_before_the_last_one_has_let_go(clock: FakeClock) -> None:
-    """A reset beyond its deadline has failed, and the next rung waits until the reset's process is given up."""
+    """The next rung waits until the reset's process is given up, however late that is."""
     settings = RepairsSettings(mode="act", up_to="reboot", reboot_by="command", reboot_command=("reboot",))
     host = Host("done")
     host.takes_seconds = 2000.0
@@ -365,7 +365,8 @@ async def test_no_act_begins_before_the_last_one_has_let_go(clock: FakeClock) ->
         world.heals = False
         await world.fail(3, ILL)
         await anyio.sleep(1000)
-        assert (world.session.attempts[0].outcome, world.session.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
+        assert (world.session.under_way, world.session.rung) == (world.session.attempts[0], Rung.RESET)
         assert not any(one.startswith("reboot") for one in host.done)
         await anyio.sleep(1500)
+        assert world.session.attempts[0].outcome is Outcome.FAILED
         assert any(one.startswith("reboot") for one in host.done)

@@ -214,6 +214,7 @@ def test_an_attempt_past_its_deadline_has_failed_and_one_before_keeps_the_sessio
     late = replace(ONE, now_seconds=ONE.now_seconds + 601)
     (failed,) = take((begun,), find_faults(NODE, {0: (RESET,)}), late)
     assert (failed.attempts[0].outcome, failed.rung) == (Outcome.UNKNOWN, Rung.REBOOT)
+    assert take_findings({7: replace(begun, number=7)}, find_faults(NODE, {0: (RESET,)}), NODE, late, acting=7) == ()
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from tests.bench.whole import (
     hour,
     memory,
     page,
+    proving,
     repairs,
     start,
 )
@@ -144,6 +145,7 @@ def _list_measures(options: argparse.Namespace) -> dict[str, Measure]:
         "slices": slices.measure,
         "claims": claims.measure,
         "repairs": repairs.measure,
+        "proving": proving.measure,
         "extender": extender.measure,
         "packing": packing.measure,
         "ratios": lambda: [*extender.measure_ratios(), *vgpu.measure_ratios()],

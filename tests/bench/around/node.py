@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tests.fakes.nvml.control import FakeNvml
@@ -187,13 +188,19 @@ class BenchNode:
         self.directory, self.fake, self.kubelet = directory, fake, kubelet
 
     @contextmanager
-    def running_agent(self, *words: str, programs: Path | None = None) -> Iterator[PluginProcess]:
+    def running_agent(
+        self,
+        *words: str,
+        programs: Path | None = None,
+        module: str = "nodeagent",
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[PluginProcess]:
         """`nodeagent run`, ended with the block; `programs` come before those of the machine."""
         port = find_free_port()
         path = os.pathsep.join([*([str(programs)] if programs else []), os.environ["PATH"]])
-        environment = {"PATH": path, "HOME": str(self.directory), "TMPDIR": str(self.directory)}
-        command = [sys.executable, "-m", "nodeagent", "run", *self.list_settings(port)]
-        agent = PluginProcess([*command, *words], environment, port)
+        own = {"PATH": path, "HOME": str(self.directory), "TMPDIR": str(self.directory)}
+        command = [sys.executable, "-m", module, "run", *self.list_settings(port)]
+        agent = PluginProcess([*command, *words], {**own, **environment}, port)
         try:
             yield agent
         finally:

@@ -117,6 +117,8 @@ class UpgradeState(Value, frozen=True):
     """Why the next step is not taken now, each reason a sentence."""
     pods: tuple[str, ...] = ()
     """The pods that have to leave, as `namespace/name`."""
+    budgets: tuple[str, ...] = ()
+    """The pods that a disruption budget keeps, each with the budget, while an upgrade is due and has not begun."""
     upgrades: tuple[DriverUpgrade, ...] = ()
     """The newest first."""
     closed_gpus: Mapping[GpuUuid, str] = field(default_factory=dict)

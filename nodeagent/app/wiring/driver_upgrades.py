@@ -91,6 +91,7 @@ def build_upgrades(
         run_on_host=run_on_host(services.live.now.node.host_root),
         services=find_services(services.live, hardware),
         cluster=UpgradeApi(cluster.open_evictions) if cluster.is_in_use else None,
+        rehearsal=cluster.open_draining(),
         prover=prover,
     )
     return Upgrades(*services, journal, orders, ports)

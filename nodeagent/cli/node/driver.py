@@ -48,7 +48,7 @@ def _describe_upgrade(upgrade: DriverUpgrade) -> Iterator[str]:
 
 
 def describe_plan(state: UpgradeState) -> Iterator[str]:
-    """The versions, the pods that would leave, the obstacles, and how long it took here last time."""
+    """The versions, the pods that would leave, the budgets in the way, the obstacles, and how long it took last."""
     yield state.sentence
     yield f"  loaded     {state.loaded or '-'}"
     yield f"  installed  {state.installed or '-'}"
@@ -56,6 +56,7 @@ def describe_plan(state: UpgradeState) -> Iterator[str]:
     yield from (f"  must leave {pod}" for pod in state.pods)
     if not state.pods:
         yield "  must leave no pod has a GPU now"
+    yield from (f"  kept       {budget}" for budget in state.budgets)
     yield from (f"  not done   {obstacle}" for obstacle in state.obstacles)
     last = state.last_seconds
     yield f"  last time  {'no upgrade was done here yet' if last is None else render_age(last)}"

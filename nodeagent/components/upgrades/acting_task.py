@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from nodeagent.components.upgrades.leaving_task import Rehearsal
 from nodeagent.components.upgrades.put_aside_task import Keep, PuttingAside, UpgradeCluster
 from nodeagent.config.sections.driver_upgrades import DriverUpgradeSettings
 from nodeagent.core.clock import Clock
@@ -97,6 +98,8 @@ class UpgradePorts(NamedTuple):
     run_on_host: RunOnHost
     services: HostServices
     cluster: UpgradeCluster | None = None
+    """`None` without an API server."""
+    rehearsal: Rehearsal | None = None
     """`None` without an API server."""
     prover: GpuProver | None = None
     """`None` where GPUs compute nothing, or without the CUDA library."""

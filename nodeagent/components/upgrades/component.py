@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
 from nodeagent.components.upgrades.acting_task import UpgradeActs, UpgradePorts, name_release
+from nodeagent.components.upgrades.leaving_task import LeavingPods
 from nodeagent.components.upgrades.put_aside_task import PuttingAside
 from nodeagent.config.live import LiveSettings
 from nodeagent.core.channels.bus import Bus
@@ -35,8 +36,7 @@ from nodeagent.model.ports import UpgradeJournal
 from nodeagent.model.proof import PROOF_FAILED
 from nodeagent.model.repairs import RepairState, SessionGpu
 from nodeagent.model.upgrades import DriverUpgrade, PutAside, UpgradeEnding, UpgradePhase, UpgradeState
-from nodeagent.rules.repair.domains import describe_gpu, list_pods
-from nodeagent.rules.signals import list_holds
+from nodeagent.rules.repair.domains import describe_gpu
 from nodeagent.rules.upgrade_beginning import ACT, VersionNeed, find_hold, is_forbidden, list_obstacles
 from nodeagent.rules.upgrade_steps import Limits, Seen, describe_step, step_upgrade
 
@@ -69,7 +69,7 @@ class Upgrades:
         self._journal, self._orders, self._ports = journal, orders, ports
         self._aside = PuttingAside(ports.cluster, ports.services, self._keep_aside)
         self._acts = UpgradeActs(ports, clock, self._aside, self._keep_aside)
-        self._slots = ports.slots
+        self._slots, self._leaving = ports.slots, LeavingPods(bus, clock, ports.rehearsal)
         self._writing, self._waker = anyio.Lock(), Waker()
         self._proven: set[SessionGpu] = set()
         """The GPUs with a proof after the present upgrade."""
@@ -106,7 +106,11 @@ class Upgrades:
         """Seconds until something is due without news; `None` where only news count."""
         if self._is_late:
             return RETRY_SECONDS
-        return AGAIN_SECONDS if self._find_open() is not None else self._slots.find_wait()
+        if self._find_open() is not None:
+            return AGAIN_SECONDS
+        return min(
+            (wait for wait in (self._slots.find_wait(), self._leaving.find_wait()) if wait is not None), default=None
+        )
 
     async def pause(self, command: AuthoredCommand) -> str:
         """Hold the upgrade under way before its next step.
@@ -187,6 +191,7 @@ class Upgrades:
                 if upgrade is not None:
                     await self._go_on(await self._take_up(upgrade), tasks)
                 await self._slots.settle_all(self._list_upgrades())
+                await self._leaving.ask(is_wanted=upgrade is None and self._read_need().is_due)
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("driver_upgrade_not_kept", reason=str(error))
@@ -369,7 +374,8 @@ class Upgrades:
             wanted=need.wanted,
             sentence=sentence,
             obstacles=obstacles if upgrade is None else tuple(filter(None, [self._why])),
-            pods=self._list_pods(),
+            pods=tuple(self._leaving.find()),
+            budgets=self._leaving.budgets,
             upgrades=upgrades,
             closed_gpus=dict.fromkeys((gpu.uuid for gpu in closed), named),
         )
@@ -382,13 +388,6 @@ class Upgrades:
         failed = last.why_not_done if last is not None and is_failed and not last.may_repeat else ""
         for code, detail in ((DUE, due), (UNDER_WAY, told), (FAILED, failed)):
             self._conditions.replace(code, {"": detail} if detail else {}, cause=published)
-
-    def _list_pods(self) -> tuple[str, ...]:
-        read, inventory = self._bus.read, self._bus.read(Inventory)
-        if inventory is None:
-            return ()
-        holds = list_holds(read(AllocationTable), read(FractionTable), read(ReadyClaims))
-        return list_pods([describe_gpu(gpu) for gpu in inventory.gpus], inventory, holds)
 
 
 def _name(command: AuthoredCommand) -> str:

@@ -4,10 +4,10 @@ Owns the eviction subresource, answered by the pod's disruption budget.
 Refuses a pod that came later under the same name, and for a repair a pod that has changed since it was read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nodeagent.edge.kube.client import Json, KubeClient
+from nodeagent.edge.kube.client import DRY_RUN, Json, KubeClient
 from nodeagent.edge.kube.errors import ApiBusy, ApiConflict, ApiFailed, ApiForbidden, ApiNotFound, making_sense
 from nodeagent.edge.kube.pods import PODS, delete_pod, find_controller, is_static
 from nodeagent.model.allocation import PodIdentity
@@ -61,10 +61,23 @@ class KubeDraining:
         Raises:
             KubeError: no answer, or another refusal.
         """
-        body = render_eviction(seen.pod, seen.version)
-        attempted = f"evict the pod {seen.pod.describe()}"
+        return await self._evict(seen.pod, seen.version)
+
+    async def rehearse(self, pod: PodIdentity) -> EvictionAnswer:
+        """The answer to an eviction of the pod that the API server does not carry out.
+
+        Raises:
+            KubeError: no answer, or another refusal.
+        """
+        return await self._evict(pod, query=DRY_RUN)
+
+    async def _evict(
+        self, pod: PodIdentity, version: str = "", query: Mapping[str, str] | None = None
+    ) -> EvictionAnswer:
+        body, attempted = render_eviction(pod, version), f"evict the pod {pod.describe()}"
+        path = f"{_locate(pod)}/eviction"
         try:
-            await self._client.request("POST", f"{_locate(seen.pod)}/eviction", attempted=attempted, body=body)
+            await self._client.request("POST", path, attempted=attempted, body=body, query=query)
         except ApiNotFound as error:
             error.demand_object()
             return EvictionAnswer(eviction=Eviction.GONE)

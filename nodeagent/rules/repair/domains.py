@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from nodeagent.model.allocation import PodIdentity
 from nodeagent.model.gpu import Gpu, Inventory
 from nodeagent.model.repairs import FaultSession, Rung, SessionGpu
 from nodeagent.rules.signals import Hold
@@ -26,9 +27,14 @@ def find_domain(session: FaultSession, rung: Rung, inventory: Inventory) -> tupl
 
 
 def list_pods(domain: Iterable[SessionGpu], inventory: Inventory, holds: Iterable[Hold]) -> tuple[str, ...]:
+    """The names of the pods with a device of the domain."""
+    return tuple(sorted({pod.describe() for pod in find_pods(domain, inventory, holds)}))
+
+
+def find_pods(domain: Iterable[SessionGpu], inventory: Inventory, holds: Iterable[Hold]) -> frozenset[PodIdentity]:
     """The pods with a device of the domain, MIG devices of its GPUs included."""
     devices = set[str]()
     for one in domain:
         gpu = inventory.find_gpu(one.uuid)
         devices |= {one.uuid} if gpu is None else {*gpu.device_uuids}
-    return tuple(sorted({hold.pod.describe() for hold in holds if hold.device in devices}))
+    return frozenset(hold.pod for hold in holds if hold.device in devices)

@@ -45,8 +45,10 @@ class Pods(KubeDraining):
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.rehearsed: list[str] = []
         self.seen: BoundPod | None = BoundPod(pod=POD, version="7", controller="ReplicaSet")
         self.answer, self.error = EvictionAnswer(eviction=Eviction.ASKED), ""
+        self.is_silent = False
 
     async def read_pod(self, pod: PodIdentity) -> BoundPod | None:
         if self.error:
@@ -55,6 +57,14 @@ class Pods(KubeDraining):
 
     async def evict(self, seen: BoundPod) -> EvictionAnswer:
         self.asked.append(("evict", seen.version))
+        return self.answer
+
+    async def rehearse(self, pod: PodIdentity) -> EvictionAnswer:
+        self.rehearsed.append(pod.name)
+        if self.error:
+            raise NodeagentError(self.error)
+        if self.is_silent:
+            await anyio.sleep_forever()
         return self.answer
 
     async def delete(self, seen: BoundPod) -> bool:

@@ -224,7 +224,8 @@ class World:
         services = HostServices(host.run, lambda: self.live.now.driver.services)
         slots = None if store is None else RepairSlots(store, name, self.memory.read_boot, clock)
         held, prover = UpgradeSlots(slots, self.bus, self.live, clock), host if has_prover else None
-        self.ports = UpgradePorts(host, host, host, drain, held, host.run, services, cluster, prover)  # type: ignore[arg-type]  # of the source what is used
+        rehearsal = self.pods if has_cluster else None
+        self.ports = UpgradePorts(host, host, host, drain, held, host.run, services, cluster, rehearsal, prover)  # type: ignore[arg-type]  # of the source what is used
         host.world, host.released = self, ""
         self.bus.publish_state(NODE, source="test")
         self.bus.publish_state(AllocationTable(), source="test")

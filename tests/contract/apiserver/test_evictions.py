@@ -69,6 +69,23 @@ async def test_another_pod_of_that_name_is_not_meant(open_api_server: OpenApiSer
         assert (await server.read("pods", pod.name))["metadata"]["uid"] == pod.uid
 
 
+async def test_an_eviction_is_rehearsed(open_api_server: OpenApiServer) -> None:
+    """The answer is that of an eviction, and the pod stays as it is."""
+    async with open_api_server() as server, server.client() as client:
+        application, draining = server.new_name("app"), KubeDraining(client)
+        pod = await add_running(server, application)
+        free = await add_running(server, server.new_name("app"))
+        await server.protect(application)
+        detail = f"The disruption budget {application} needs 1 healthy pods and has 1 currently"
+        assert await draining.rehearse(pod) == EvictionAnswer(eviction=Eviction.BLOCKED, detail=detail)
+        assert (await draining.rehearse(free)).eviction is Eviction.ASKED
+        other = replace(free, uid=OTHER_UID)
+        assert (await draining.rehearse(other)).eviction is Eviction.CHANGED
+        assert (await draining.rehearse(replace(free, name="none"))).eviction is Eviction.GONE
+        for one in (pod, free):
+            assert "deletionTimestamp" not in (await server.read("pods", one.name))["metadata"]
+
+
 async def test_a_budget_says_no(open_api_server: OpenApiServer) -> None:
     """Its no is 429 with its own cause, and our client tells it from a server that is busy."""
     async with open_api_server() as server:

@@ -178,11 +178,11 @@ class KubeServer:
         except ValueError as error:
             raise refusals.unreadable(f"the object provided is unrecognized: {error}") from error
         write = Write(request.query.get("fieldManager", ""), request.content_type)
+        self.store.is_rehearsal = request.query.get("dryRun") == "All"
         if request.method == "POST" and place.subresource in {"eviction", "binding"}:
             (self.store.evict if place.subresource == "eviction" else self.store.bind)(place, body)
             answer = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
             return web.json_response(self.finish(request, answer), status=201)
-        self.store.is_rehearsal = request.query.get("dryRun") == "All"
         if request.method == "DELETE":
             gone = whole(place.kind, self.store.delete(place, body))
             success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}

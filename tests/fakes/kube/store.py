@@ -171,6 +171,8 @@ class ObjectStore:
         if version != known.get("resourceVersion"):
             why = f"Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
             raise refusals.conflict(place.kind, place.name, why + str(known.get("resourceVersion")))
+        if self.is_rehearsal:
+            return before
         if place.kind.plural == "pods" and (before.get("spec") or {}).get("nodeName"):
             grace = _find_grace(before, options.get("gracePeriodSeconds"))
             marks = {"deletionTimestamp": CREATED, "deletionGracePeriodSeconds": grace}

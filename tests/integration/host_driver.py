@@ -41,10 +41,10 @@ def find_driver(layout: Layout) -> Path:
     return layout.run / "nvidia" / "driver"
 
 
-def install_driver(home: Path, fake: FakeNvml) -> None:
-    """The files and device nodes of a driver whose NVML is this one."""
+def install_driver(home: Path, fake: FakeNvml, version: str = "") -> None:
+    """The files and device nodes of a driver whose NVML is this one; by default of the fake's own version."""
     tree = DriverTree(home)
-    version = fake.profile.driver.version
+    version = version or fake.profile.driver.version
     libraries = {stem: soname.replace("580.65.06", version) for stem, soname in LIBRARIES.items()}
     tree.install(version, libraries=libraries)
     tree.write(f"{LIBRARY_DIRECTORY}/libnvidia-ml.so.{version}", fake.library_path.read_bytes())

@@ -5,13 +5,17 @@ from pathlib import Path
 from random import Random
 
 import anyio
+from msgspec.structs import replace
 
 from nodeagent.app.wiring.mig_paused_clients import STORE
 from nodeagent.cli.uninstall.cluster import _list_ours, _take_back, remove_from_cluster
-from nodeagent.cli.uninstall.steps import Outcome, Step
+from nodeagent.cli.uninstall.steps import Outcome, Step, list_stopped
+from nodeagent.components.allocations.journal_format import encode_records
+from nodeagent.components.allocations.ledger import Ledger, open_record
 from nodeagent.components.mig.request import Remembered, encode_remembered
 from nodeagent.config.load import load_settings
 from nodeagent.core.clock import SystemClock
+from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.sealed_file import SealedFile
 from nodeagent.edge.kube.client import KubeClient
 from nodeagent.edge.kube.node import KubeNode
@@ -21,13 +25,16 @@ from nodeagent.model.cluster import (
     DEPLOY_LABEL,
     MIG_STATE_LABEL,
     PAUSED_FOR_MIG,
+    PAUSED_FOR_UPGRADE,
     TERMINAL_ANNOTATION,
     NodeCondition,
     Taint,
 )
 from nodeagent.model.slices import SliceContent, SlicePool
+from nodeagent.model.upgrades import PutAside, UpgradeEnding, UpgradePhase
 from nodeagent.rules.fractions.published import ANNOTATION as FRACTIONS_ANNOTATION
 from tests.fakes.apiserver import NODE, FakeApiServer
+from tests.support.repairs import make_upgrade
 from tests.support.wire.given_credentials import GivenCredentials
 
 
@@ -91,6 +98,26 @@ async def test_nobody_is_left_paused_for_an_agent_that_is_gone(tmp_path: Path) -
         assert await remove_from_cluster(settings, {}, dry=False) == [rehearsed]
         assert rehearsed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
         assert server.labels(NODE) == {exporter: "true", f"{DEPLOY_LABEL}dcgm": "false"}
+
+
+async def test_whoever_was_paused_for_an_upgrade_is_resumed(tmp_path: Path) -> None:
+    """Services are named, and not started: the driver may be gone."""
+    exporter, aside = f"{DEPLOY_LABEL}dcgm-exporter", PutAside(services=("nvidia-persistenced",))
+    ended = make_upgrade(number=1, put_aside=aside, ending=UpgradeEnding.DONE, ended_seconds=1.0)
+    under_way = make_upgrade(UpgradePhase.UNLOAD, 2, put_aside=replace(aside, labels={exporter: "true"}))
+    opened = open_record(Ledger(upgrades={1: ended, 2: under_way}), "machine", "boot")
+    await anyio.to_thread.run_sync((tmp_path / JOURNAL_NAME).write_bytes, encode_records([opened], 0)[0])
+    async with FakeApiServer().running() as server:
+        server.add_node(NODE, **{exporter: PAUSED_FOR_UPGRADE})
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        overrides = (f"kubernetes.kubeconfig={kubeconfig}", f"node.name={NODE}", f"node.state_dir={tmp_path}")
+        settings = load_settings(environ={}, overrides=overrides).settings
+        (resumed,) = await remove_from_cluster(settings, {}, dry=False)
+        assert resumed == Outcome(Step.RESTORED, f"label {exporter}=true of node {NODE}")
+        assert server.labels(NODE) == {exporter: "true"}
+        (stopped,) = await anyio.to_thread.run_sync(lambda: [*list_stopped(settings)])
+        reason = "stopped for upgrade 2 of the driver: systemctl start nvidia-persistenced"
+        assert stopped == Outcome(Step.KEPT, "service nvidia-persistenced", reason)
 
 
 async def test_a_label_that_another_manager_has_set_since_stays(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ cp -a /stage/$VERSION/. /driver/
 mkdir -p /host/sys/module/nvidia /host/proc/driver/nvidia
 cd /host
 echo $VERSION >sys/module/nvidia/version
-echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  $VERSION  Tue Jan  6 00:00:00 UTC 2026" >proc/driver/nvidia/version
+echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  $VERSION  Tue Jan 6 00:00:00 UTC 2026" >proc/driver/nvidia/version
 echo 0 >sys/module/nvidia/refcnt
 while :; do sleep 0.1; done
 """

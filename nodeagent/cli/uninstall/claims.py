@@ -11,12 +11,9 @@ from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.cli.uninstall.fractions import explain_unseen
-from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory
-from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.ledger import replay
+from nodeagent.cli.uninstall.steps import Outcome, Step, act, read_ledger, remove_directory
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.metadata_files import METADATA_FOLDERS
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.processes.process_places import find_pods
@@ -28,11 +25,7 @@ _AGAIN: Final = "such a pod ends when an agent has put its claim away; uninstall
 
 def find_claims(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
     """Prepared claims with running pods, by uid, each with the reason to keep its specification."""
-    try:
-        records = parse_journal((settings.node.state_dir / JOURNAL_NAME).read_bytes()).records
-    except OSError:
-        return {}
-    claims = replay(records, 0).claims
+    claims = read_ledger(settings).claims
     if not claims:
         return {}
     unseen = explain_unseen(settings, environ)

@@ -11,7 +11,7 @@ from random import Random
 import anyio
 
 from nodeagent.app.wiring.mig_paused_clients import STORE
-from nodeagent.cli.uninstall.steps import Outcome, Step
+from nodeagent.cli.uninstall.steps import Outcome, Step, read_ledger
 from nodeagent.components.cluster.node_requests import parse_taint
 from nodeagent.components.mig.request import LayoutRequestUnreadable, decode_remembered
 from nodeagent.config.schema import Settings
@@ -25,7 +25,7 @@ from nodeagent.edge.kube.node_feature import NodeFeatureObject
 from nodeagent.edge.kube.slices import KubeSlices
 from nodeagent.model.cluster import BRAKE_TAINT, DEPLOY_LABEL, ClusterNode
 from nodeagent.model.slices import SlicePool
-from nodeagent.rules.paused_clients import MIG_PAUSE
+from nodeagent.rules.paused_clients import MIG_PAUSE, UPGRADE_PAUSE
 
 
 async def remove_from_cluster(settings: Settings, environ: Mapping[str, str], *, dry: bool) -> list[Outcome]:
@@ -77,13 +77,19 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
 
 
 def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
-    """Labels of clients left paused for a MIG change by a killed agent, with their earlier values."""
+    """Labels of clients left paused by a killed agent, for a MIG change or an upgrade, with their earlier values."""
     stored = SealedFile(settings.node.state_dir / STORE[0], *STORE[1:]).read()
     try:
         paused = decode_remembered(stored.body).paused if stored.body is not None else {}
     except LayoutRequestUnreadable:
-        return {}
-    return MIG_PAUSE.list_returns(MIG_PAUSE.list_paused(paused, found.labels), found.labels)
+        paused = {}
+    upgrades = [one.put_aside.labels for one in read_ledger(settings).upgrades.values() if one.is_open]
+    owed = [(MIG_PAUSE, paused), *((UPGRADE_PAUSE, labels) for labels in upgrades)]
+    return {
+        key: value
+        for pause, labels in owed
+        for key, value in pause.list_returns(pause.list_paused(labels, found.labels), found.labels).items()
+    }
 
 
 async def _remove_feature(feature: NodeFeatureObject, name: str, *, dry: bool) -> list[Outcome]:

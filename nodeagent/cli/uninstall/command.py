@@ -23,6 +23,7 @@ from nodeagent.cli.uninstall.steps import (
     Outcome,
     Step,
     hold_state,
+    list_stopped,
     remove_cdi,
     remove_features,
     remove_markers,
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace, streams: Streams) -> int:
 
 def _undo(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> Iterator[Outcome]:
     yield from end_daemons(settings, dry=dry)
+    yield from list_stopped(settings)
     yield from restore_runtime(settings, dry=dry)
     yield from remove_shim(settings, dry=dry)
     yield from remove_cdi(settings, kept, dry=dry)

@@ -12,13 +12,10 @@ from typing import Final
 
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.app.wiring.fractions import LIBRARY_FOLDER
-from nodeagent.cli.uninstall.steps import Outcome, Step, act, remove_directory, remove_files
-from nodeagent.components.allocations.journal_format import parse_journal
-from nodeagent.components.allocations.ledger import replay
+from nodeagent.cli.uninstall.steps import Outcome, Step, act, read_ledger, remove_directory, remove_files
 from nodeagent.components.fractions.decide import name_files
 from nodeagent.config.schema import Settings
 from nodeagent.edge.host.errors import HostError
-from nodeagent.edge.host.files.journal_disk import JOURNAL_NAME
 from nodeagent.edge.host.files.pseudo_file import list_names
 from nodeagent.edge.host.vgpu.fraction_folders import FRACTION_FOLDERS, SHARE_FOLDERS, list_in_memory
 from nodeagent.edge.host.vgpu.fraction_users import find_mounted
@@ -42,7 +39,8 @@ def find_kept(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
         mounted = find_mounted(names, see_processes(settings))
     except HostError as error:
         return dict.fromkeys(names, f"whether its container runs is not to be seen: {error}")
-    users = _read_users(state)
+    bindings = read_ledger(settings).fractions.bindings.values()
+    users = {name_files(each): f"{each.pod.describe()} ({each.container})" for each in bindings}
     return {name: f"{users.get(name, 'a container')} runs with it: {_AGAIN}" for name in sorted(mounted)}
 
 
@@ -50,16 +48,6 @@ def explain_unseen(settings: Settings, environ: Mapping[str, str]) -> str:
     """Why the host's processes are invisible, as the end of a sentence; empty where visible."""
     in_a_pod = bool(environ.get(_IN_A_POD)) and see_processes(settings) == Path("/proc")
     return "not seen from this pod" if in_a_pod else ""
-
-
-def _read_users(state: Path) -> dict[str, str]:
-    """The owners of the files by the journal; empty without a journal."""
-    try:
-        records = parse_journal((state / JOURNAL_NAME).read_bytes()).records
-    except OSError:
-        return {}
-    bindings = replay(records, 0).fractions.bindings.values()
-    return {name_files(each): f"{each.pod.describe()} ({each.container})" for each in bindings}
 
 
 def remove_fractions(settings: Settings, kept: Mapping[str, str], *, dry: bool) -> list[Outcome]:

@@ -21,6 +21,8 @@ from nodeagent.app.node_label import NAME as LABEL_NAME
 from nodeagent.app.runtime_edge import see_processes
 from nodeagent.app.wiring.cluster import FEATURE_FILE
 from nodeagent.cli.answers.places import ADMIN_SOCKET
+from nodeagent.components.allocations.journal_format import parse_journal
+from nodeagent.components.allocations.ledger import Ledger, replay
 from nodeagent.components.cdi.decide import plan_own_paths
 from nodeagent.components.cdi.plan_specs import HOOK_PROGRAM
 from nodeagent.components.driver.plan_markers import list_markers
@@ -102,6 +104,23 @@ def hold_state(state_dir: Path) -> Iterator[None]:
         return
     with StateLock(state_dir / LOCK):
         yield
+
+
+def read_ledger(settings: Settings) -> Ledger:
+    """The journal's ledger; an empty one without a journal."""
+    try:
+        content = (settings.node.state_dir / JOURNAL_NAME).read_bytes()
+    except OSError:
+        return Ledger()
+    return replay(parse_journal(content).records, 0)
+
+
+def list_stopped(settings: Settings) -> Iterator[Outcome]:
+    """The services that stay stopped for an upgrade of the driver without an end: the driver may be gone."""
+    for upgrade in read_ledger(settings).upgrades.values():
+        for service in upgrade.put_aside.services if upgrade.is_open else ():
+            reason = f"stopped for upgrade {upgrade.number} of the driver: systemctl start {service}"
+            yield Outcome(Step.KEPT, f"service {service}", reason)
 
 
 def restore_runtime(settings: Settings, *, dry: bool) -> Iterator[Outcome]:

@@ -31,8 +31,10 @@ _MEASURED = tuple(Path(__file__).parent / name for name in ("component/app", "co
 _FOREIGN_PREFIXES = ("NODEAGENT_", "NVIDIA_", "KUBERNETES_", "CUDA_")
 
 
-# no deadline per example: a busy machine is not a failure; the timeout per test remains
-hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True)
+# no deadline per example, nor for making one: a busy machine is not a failure; the timeout per test remains
+hypothesis.settings.register_profile(
+    "nightly", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 # the same examples in every run: what fails, or what coverage finds, is the change's doing; by night they are others
 hypothesis.settings.register_profile(
     "change", hypothesis.settings.get_profile("nightly"), derandomize=True, max_examples=25

@@ -33,7 +33,11 @@ def is_subsequence(part: bytes, whole: bytes) -> bool:
 
 
 @pytest.mark.long
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     top=FIELDS,
     process=FIELDS,
@@ -164,7 +168,11 @@ def test_a_new_file_takes_the_place_of_a_link(shim: Shim) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(place=st.integers(0, 3000), byte=st.integers(0, 255), cut=st.booleans(), env=st.text(max_size=20))
 def test_sanitizers_find_nothing(
     checked_program: Path, tmp_path_factory: pytest.TempPathFactory, place: int, byte: int, cut: bool, env: str

@@ -121,8 +121,10 @@ class FakeDriver:
         return {name: value for name, value in said.items() if value}
 
     def read(self) -> Account:
-        """The account as it is now; once a program has started the driver."""
-        content = (self.path / "account").read_bytes()
+        """The account as it is now; an empty one before a program has started the driver."""
+        place = self.path / "account"
+        # Whoever is the first makes the file, and then gives it its length.
+        content = (place.read_bytes() if place.exists() else b"").ljust(_MOST.size + _PROCESSES * _PROCESS.size, b"\0")
         used, busy = {}, {}
         for number in range(_PROCESSES):
             pid, start, *bytes_used, busy_ns = _PROCESS.unpack_from(content, _MOST.size + number * _PROCESS.size)

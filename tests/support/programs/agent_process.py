@@ -18,7 +18,7 @@ from typing import Any
 from nodeagent.cli.answers.places import find_admin_socket, find_simulations_dir, read_record
 from nodeagent.cli.answers.table import SIMULATION_VARIABLE
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """Generous: the machines are noisy, and no test measures speed."""
 
 LIMITED = """

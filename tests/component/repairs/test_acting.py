@@ -370,3 +370,17 @@ async def test_no_act_begins_before_the_last_one_has_let_go(clock: FakeClock) ->
         await anyio.sleep(1500)
         assert world.session.attempts[0].outcome is Outcome.FAILED
         assert any(one.startswith("reboot") for one in host.done)
+
+
+async def test_an_act_whose_session_the_journal_has_lost_holds_back_the_next_one(clock: FakeClock) -> None:
+    """Whoever has put a journal aside: the reset goes on to its end, and only then another GPU is reset."""
+    host = Host("done", "done")
+    async with ActingWorld(clock, host).running() as world:
+        world.heals = False
+        await world.fail(3, ILL)
+        world.memory.kept.clear()
+        await world.fail(2, ILL)
+        await anyio.sleep(1)
+        assert [one for one in host.done if one.startswith("reset")] == ["reset 3"]
+        await anyio.sleep(60)
+        assert [one for one in host.done if one.startswith("reset")] == ["reset 3", "reset 2"]

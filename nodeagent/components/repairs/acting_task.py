@@ -141,6 +141,20 @@ class Acting:
             return [f"the driver was not taken back: {error}"]
         return []
 
+    async def read_settings(self, gpus: Sequence[Gpu]) -> list[Gpu]:
+        """The GPUs with their settings as they are now; as they were last known where the driver does not answer.
+
+        The last list may be from between a reset and the return of its settings, which would be lost for good.
+        """
+        if not gpus:
+            return []
+        try:
+            readout = await self._ports.gpus.read_inventory()
+        except DriverError:
+            return list(gpus)
+        now = {gpu.uuid: gpu for gpu in readout.gpus if not gpu.lost}
+        return [now.get(gpu.uuid, gpu) for gpu in gpus]
+
     async def survey(self, rung: Rung) -> ReloadedDriver | None:
         """The modules and services that the act of a rung takes away."""
         reload = self._ports.reload if rung is Rung.RELOAD_DRIVER else None

@@ -328,7 +328,7 @@ class Repairs:
         deadline = moment.now_seconds + lasts + MARGIN_SECONDS
         begun = begin_attempt(session, inventory, moment, deadline_seconds=deadline)
         hit = [gpu for gpu in inventory.gpus if gpu.uuid in plan.gpus] if plan.rung.is_reset else []
-        kept = keep_settings(hit, list_gpus(self._bus.read(MpsState)))
+        kept = keep_settings(await acting.read_settings(hit), list_gpus(self._bus.read(MpsState)))
         taken = await acting.survey(plan.rung)
         attempts = (*begun.attempts[:-1], replace(begun.attempts[-1], kept=kept, driver=taken))
         written = await self._keep(replace(begun, attempts=attempts), session)

@@ -14,16 +14,27 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_settings_that_the_reset_took_are_put_back_and_what_fails_is_told(clock: FakeClock) -> None:
-    host = Host("strange", "done")
+    host = Host("done")
+    host.lost_by_reset = {"power_limit_milliwatts": 1, "persistence_mode": False}
     async with ActingWorld(clock, host).running() as world:
-        host.gpus[gpu_uuid(3)] = replace(host.gpus[gpu_uuid(3)], power_limit_milliwatts=1, persistence_mode=False)
         host.setting = ToolAnswer(code=4, said="no permission")
         await world.fail(3, ILL)
         await anyio.sleep(20)
     detail = world.session.attempts[0].detail
     assert "persistence mode of GPU 3 was not set off: exit code 4: no permission" in detail
-    assert "persistence on 3" in host.done[-1:]
+    assert "persistence mode of GPU 3 was not set on: exit code 4: no permission" in detail
     assert world.session.attempts[0].kept == ()
+
+
+async def test_the_settings_of_the_moment_are_kept_and_not_those_of_the_last_list(clock: FakeClock) -> None:
+    """The last list may be from between a reset and the return of its settings."""
+    host = Host("done")
+    host.lost_by_reset = {"power_limit_milliwatts": 700_000}
+    async with ActingWorld(clock, host).running() as world:
+        host.gpus[gpu_uuid(3)] = replace(host.gpus[gpu_uuid(3)], power_limit_milliwatts=450_000)
+        await world.fail(3, ILL)
+        await anyio.sleep(20)
+        assert host.done[-1] == "power 450000 3"
 
 
 async def test_a_lost_power_limit_is_set_again(clock: FakeClock) -> None:

@@ -244,15 +244,15 @@ def test_a_driver_pod_that_never_loads_its_driver_gives_the_node_back(
 ) -> None:
     """Pods get GPUs of the driver that comes back; after a person's word the next pod brings the wanted driver."""
     pods.run(render_driver_pod("driver-old"))
-    gpus, settings = use(node.layout, tmp_path, installed_by="container", upgrade_seconds=10)
+    gpus, settings = use(node.layout, tmp_path, installed_by="container", upgrade_seconds=20)
     agent = make_agent(gpus=gpus, settings=settings)
     wait_sent_away(pods, "driver-old")
     agent.break_it("driver", "gone")
     pods.run(render_driver_pod("driver-broken"))
-    wait_said(agent, "status", "because    no driver pod has loaded a driver within 10 s")
+    wait_said(agent, "status", "because    no driver pod has loaded a driver within 20 s")
     agent.break_it("driver", "back")
     failed = wait_upgrade(agent, ending="failed")
-    wait_told(agent, "driver-upgrade-failed", "no driver pod has loaded a driver within 10 s")
+    wait_told(agent, "driver-upgrade-failed", "no driver pod has loaded a driver within 20 s")
     node.wait_count(GPU, WHOLE)
     pods.run(render("plugin", "train"))
     pods.delete("train")

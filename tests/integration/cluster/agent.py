@@ -27,7 +27,7 @@ from tests.integration.cluster.processes import wait_until, write_record
 COMMAND = (str(CHECKOUT / ".venv" / "bin" / "nodeagent"), "run")
 NAMESPACE = SERVICE_ACCOUNT = "nodeagent"
 RECORD = "agent"
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 STOP_SECONDS = 25.0  # the agent itself exits hard after 18
 
 Settings = Mapping[str, Mapping[str, Any]]

@@ -66,7 +66,9 @@ def take_findings(
     opened: list[FaultSession] = []
     standing = [session for session in sessions.values() if session.is_open]
     covered = frozenset[GpuUuid]().union(*(session.uuids for session in standing))
-    evidence = [one for one in findings.evidence if one.gpu in covered or is_news(one, sessions.values(), inventory)]
+    evidence = [
+        one for one in findings.evidence if one.gpu in covered or is_news(one, sessions.values(), inventory, moment)
+    ]
     told = set[int]()
     for group in group_evidence(evidence, [session.uuids for session in standing]):
         mine = [one for one in evidence if one.gpu in group]
@@ -86,18 +88,23 @@ def take_findings(
     return tuple(session for session in result if session != known.get(session.number))
 
 
-def is_news(evidence: Evidence, sessions: Iterable[FaultSession], inventory: Inventory) -> bool:
-    """Whether evidence is of a time after the last repair of its GPU, or still there."""
+def is_news(evidence: Evidence, sessions: Iterable[FaultSession], inventory: Inventory, moment: Moment) -> bool:
+    """Whether evidence is of a time after the last repair of its GPU, or still there.
+
+    A repair with an end that is yet to come was before the wall clock was set back: evidence of no later time than now
+    is taken for news then, or a fault would open nothing for as long as the clock was set back.
+    """
     gpu = inventory.find_gpu(evidence.gpu)
     if gpu is None or evidence.is_present:
         return gpu is not None
-    board = describe_gpu(gpu).board
-    return not any(
-        evidence.seen_seconds <= (attempt.ended_seconds or attempt.began_seconds)
+    board, seen, now = describe_gpu(gpu).board, evidence.seen_seconds, moment.now_seconds
+    ends = (
+        attempt.ended_seconds or attempt.began_seconds
         for session in sessions
         for attempt in session.attempts
         if board in attempt.boards and attempt.is_own and attempt.counts and attempt.rung is not Rung.DRAIN
     )
+    return not any(seen <= end and not seen <= now < end for end in ends)
 
 
 def _open(

@@ -245,6 +245,23 @@ def test_the_third_reset_or_reboot_is_service(rung: Rung, attempts: list[Rung], 
     assert not is_of_gpu or apply_guard(other, [past, other], NODE, now).rung is rung
 
 
+@pytest.mark.parametrize(
+    ("seen", "now", "is_news"),
+    [
+        (1e6 + 5, 1e6 + 100, False),
+        (1e6 + 20, 1e6 + 100, True),
+        (9e5 - 5, 9e5, True),
+        (1e6 + 5, 9e5, False),
+    ],
+    ids=["of before the repair", "of after it", "after the clock was set back", "of before it was set back"],
+)
+def test_evidence_of_before_the_last_repair_opens_nothing(seen: float, now: float, *, is_news: bool) -> None:
+    attempt = replace(make_attempt(began=1e6), ended_seconds=1e6 + 10)
+    past = replace(make_session(1, attempts=[attempt]), ending=Ending.REPAIRED, closed_seconds=1e6 + 10)
+    found = find_faults(NODE, {0: (replace(RESET, seen_seconds=seen),)})
+    assert bool(take((past,), found, replace(ONE, now_seconds=now))) is is_news
+
+
 def test_a_serial_number_is_counted_where_the_board_has_one() -> None:
     """A GPU with another UUID on the same board has the board's count."""
     node = make_inventory([replace(make_gpu(0), serial="1650")])

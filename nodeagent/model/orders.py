@@ -241,6 +241,12 @@ RESUME_UPGRADE = Order(
     arguments=AuthoredCommand,
     absent=NO_UPGRADES,
 )
+REHEARSE_UPGRADE = Order(
+    path="/api/v1/rehearse-upgrade",
+    summary="have the API server say which pods a disruption budget would keep; no pod is asked to leave",
+    arguments=NoArguments,
+    absent=NO_UPGRADES,
+)
 ABORT_UPGRADE = Order(
     path="/api/v1/abort-upgrade",
     summary="give up the upgrade of the driver, and have everything back that it put aside",
@@ -269,5 +275,6 @@ ORDERS: Final[tuple[Order[Any], ...]] = (
     PAUSE_UPGRADE,
     RESUME_UPGRADE,
     ABORT_UPGRADE,
+    REHEARSE_UPGRADE,
     SET_PART,
 )

@@ -118,7 +118,7 @@ class UpgradeState(Value, frozen=True):
     pods: tuple[str, ...] = ()
     """The pods that have to leave, as `namespace/name`."""
     budgets: tuple[str, ...] = ()
-    """The pods that a disruption budget keeps, each with the budget, while an upgrade is due and has not begun."""
+    """The pods that a disruption budget keeps, each with the budget, as a person's last question was answered."""
     upgrades: tuple[DriverUpgrade, ...] = ()
     """The newest first."""
     closed_gpus: Mapping[GpuUuid, str] = field(default_factory=dict)
@@ -128,6 +128,11 @@ class UpgradeState(Value, frozen=True):
     def under_way(self) -> DriverUpgrade | None:
         """The upgrade without an end, if any."""
         return next((one for one in self.upgrades if one.is_open), None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another version than the loaded one is wanted, and no upgrade is under way."""
+        return self.under_way is None and bool(self.wanted and self.loaded) and self.wanted != self.loaded
 
     @property
     def last_seconds(self) -> float | None:

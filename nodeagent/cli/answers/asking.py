@@ -9,8 +9,10 @@ from nodeagent.cli.answers.client import AgentClient, find_agent
 from nodeagent.cli.answers.table import read_environment
 from nodeagent.components.web.api.records import DeviceClassRecord, GpusRecord
 from nodeagent.model.gpu import Gpu
+from nodeagent.model.orders import Command, Order
 from nodeagent.rules.ids import render_index
 
+C = TypeVar("C", bound=Command)
 T = TypeVar("T")
 
 API: Final = "/api/v1"
@@ -26,6 +28,12 @@ def ask(arguments: argparse.Namespace, path: str, kind: type[T]) -> tuple[AgentC
     """The answering agent, and its answer at a path below the API's."""
     agent = find_asked(arguments)
     return agent, agent.read(f"{API}/{path}", kind)
+
+
+def give(arguments: argparse.Namespace, order: Order[C], command: C) -> str:
+    """Have the agent that the command line asks carry an order out; its report in a sentence."""
+    environ = read_environment(arguments)
+    return find_agent(load_for_looking(arguments, environ), environ, change=True).give(order, command)
 
 
 def name_devices(gpus: Iterable[Gpu]) -> dict[str, str]:

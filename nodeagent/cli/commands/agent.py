@@ -176,6 +176,7 @@ DRIVER = Command(
             exits=(ExitCode.UNREACHABLE,),
             description=(
                 "Asks the running agent; nothing is touched. The pods are those that have a GPU now.\n"
+                "KEPT are pods that a disruption budget would not let go now: the API server rehearses each eviction.\n"
                 "LAST TIME is how long the last upgrade took on this node, from the closing of the GPUs to the proof."
             ),
             arguments=(*ASKING, *RECORD),

@@ -4,10 +4,13 @@ import argparse
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from nodeagent.cli.answers.asking import ask
+from msgspec.structs import replace
+
+from nodeagent.cli.answers.asking import ask, give
 from nodeagent.cli.answers.output import write_answer
 from nodeagent.cli.frame.exit_codes import ExitCode
-from nodeagent.cli.main import Streams
+from nodeagent.cli.main import CommandFailed, Streams
+from nodeagent.model.orders import REHEARSE_UPGRADE, NoArguments
 from nodeagent.model.upgrades import DriverUpgrade, UpgradeState
 from nodeagent.model.wording import render_age
 
@@ -22,6 +25,12 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     """The pods touched by an upgrade, and the obstacles."""
     agent, state = ask(arguments, "upgrades", UpgradeState)
+    if state.is_due and state.pods:
+        try:
+            give(arguments, REHEARSE_UPGRADE, NoArguments())
+            agent, state = ask(arguments, "upgrades", UpgradeState)
+        except CommandFailed as error:
+            state = replace(state, budgets=(f"the budgets are not known: {error}",))
     write_answer(arguments, streams, state, "".join(f"{line}\n" for line in describe_plan(state)), agent)
     return ExitCode.OK
 

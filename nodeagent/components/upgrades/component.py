@@ -31,7 +31,13 @@ from nodeagent.model.errors import ControlRefused, JournalUnavailable
 from nodeagent.model.events import ConfigurationReloaded, DriverUpgradeStepped, GpuEventReported
 from nodeagent.model.gpu import Inventory
 from nodeagent.model.journal import FractionTable
-from nodeagent.model.orders import ABORT_UPGRADE, PAUSE_UPGRADE, RESUME_UPGRADE, AuthoredCommand
+from nodeagent.model.orders import (
+    ABORT_UPGRADE,
+    PAUSE_UPGRADE,
+    REHEARSE_UPGRADE,
+    RESUME_UPGRADE,
+    AuthoredCommand,
+)
 from nodeagent.model.ports import UpgradeJournal
 from nodeagent.model.proof import PROOF_FAILED
 from nodeagent.model.repairs import RepairState, SessionGpu
@@ -69,7 +75,7 @@ class Upgrades:
         self._journal, self._orders, self._ports = journal, orders, ports
         self._aside = PuttingAside(ports.cluster, ports.services, self._keep_aside)
         self._acts = UpgradeActs(ports, clock, self._aside, self._keep_aside)
-        self._slots, self._leaving = ports.slots, LeavingPods(bus, clock, ports.rehearsal)
+        self._slots, self._leaving = ports.slots, LeavingPods(bus, ports.rehearsal, self._publish)
         self._writing, self._waker = anyio.Lock(), Waker()
         self._proven: set[SessionGpu] = set()
         """The GPUs with a proof after the present upgrade."""
@@ -85,6 +91,7 @@ class Upgrades:
             orders.carrying_out(PAUSE_UPGRADE, self.pause),
             orders.carrying_out(RESUME_UPGRADE, self.resume),
             orders.carrying_out(ABORT_UPGRADE, self.abort),
+            orders.carrying_out(REHEARSE_UPGRADE, self._leaving.rehearse),
         ):
             async with anyio.create_task_group() as tasks:
                 states = self._bus.watch_all(*_WATCHED, client=self.name)
@@ -106,11 +113,7 @@ class Upgrades:
         """Seconds until something is due without news; `None` where only news count."""
         if self._is_late:
             return RETRY_SECONDS
-        if self._find_open() is not None:
-            return AGAIN_SECONDS
-        return min(
-            (wait for wait in (self._slots.find_wait(), self._leaving.find_wait()) if wait is not None), default=None
-        )
+        return AGAIN_SECONDS if self._find_open() is not None else self._slots.find_wait()
 
     async def pause(self, command: AuthoredCommand) -> str:
         """Hold the upgrade under way before its next step.
@@ -191,7 +194,6 @@ class Upgrades:
                 if upgrade is not None:
                     await self._go_on(await self._take_up(upgrade), tasks)
                 await self._slots.settle_all(self._list_upgrades())
-                await self._leaving.ask(is_wanted=upgrade is None and self._read_need().is_due)
         except JournalUnavailable as error:
             self._is_late = True
             self._log.warning("driver_upgrade_not_kept", reason=str(error))

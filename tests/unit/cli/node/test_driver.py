@@ -8,6 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.cli.answers import asking
+from nodeagent.cli.frame.exit_codes import ExitCode
+from nodeagent.cli.main import CommandFailed
+from nodeagent.model.orders import REHEARSE_UPGRADE, NoArguments, Order
 from nodeagent.model.upgrades import PutAside, UpgradeEnding, UpgradePhase, UpgradeState
 from tests.support.programs.command_line import run_here
 from tests.support.repairs import NEW, OLD, make_upgrade
@@ -16,6 +19,7 @@ pytestmark = pytest.mark.may_block("commands read files in their own short-lived
 
 DONE = make_upgrade(UpgradePhase.RESTORE, ending=UpgradeEnding.DONE, ended_seconds=240.0)
 FAILED = make_upgrade(UpgradePhase.RESTORE, 2, failure="exit code 1", ending=UpgradeEnding.FAILED, ended_seconds=9.0)
+KEPT = ("team/train: the budget train needs 1 healthy pods",)
 PUT_ASIDE = PutAside(labels={"nvidia.com/gpu.deploy.dcgm": "true"}, services=("nvidia-persistenced",))
 DUE = UpgradeState(
     mode="observe",
@@ -23,7 +27,6 @@ DUE = UpgradeState(
     installed=OLD,
     wanted=NEW,
     sentence=f"would upgrade the driver from {OLD} to {NEW}",
-    budgets=("team/train: the budget train needs 1 healthy pods",),
     obstacles=("mode is observe",),
     pods=("team/train",),
     upgrades=(FAILED, DONE),
@@ -36,9 +39,17 @@ Run = Callable[..., tuple[int, str]]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with an agent in a state."""
 
-    def run_with(state: UpgradeState, *words: str) -> tuple[int, str]:
-        agent = SimpleNamespace(simulated="", read=lambda _path, _: state)
-        monkeypatch.setattr(asking, "find_agent", lambda *_: agent)
+    def run_with(state: UpgradeState, *words: str, refusal: str = "") -> tuple[int, str]:
+        def give(order: Order[NoArguments], _: NoArguments) -> str:
+            assert order is REHEARSE_UPGRADE
+            if refusal:
+                raise CommandFailed(refusal, ExitCode.UNREACHABLE)
+            answers.append(replace(state, budgets=KEPT))
+            return KEPT[0]
+
+        answers = [state]
+        agent = SimpleNamespace(simulated="", read=lambda _path, _: answers[-1], give=give)
+        monkeypatch.setattr(asking, "find_agent", lambda *_, **__: agent)
         code, out, _ = run_here("driver", *words)
         return code, out
 
@@ -60,7 +71,16 @@ def test_a_plan_names_who_would_leave_what_is_in_the_way_and_how_long_it_took(ru
             "  last time  4 min",
         ],
     )
-    assert json.loads(run(DUE, "plan", "--json")[1])["pods"] == ["team/train"]
+    told = json.loads(run(DUE, "plan", "--json")[1])
+    assert (told["pods"], told["budgets"]) == (["team/train"], [*KEPT])
+
+
+def test_a_plan_without_an_answer_about_budgets_says_why(run: Run) -> None:
+    """Looking needs fewer rights than giving orders; without anybody who would leave nobody is asked."""
+    code, out = run(DUE, "plan", refusal="only root may")
+    assert (code, "  kept       the budgets are not known: only root may\n" in out) == (0, True)
+    assert "kept" not in run(replace(DUE, pods=()), "plan")[1]
+    assert "kept" not in run(replace(DUE, wanted=OLD), "plan")[1]
 
 
 def test_a_plan_of_a_node_without_pods_and_upgrades(run: Run) -> None:

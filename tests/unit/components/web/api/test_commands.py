@@ -22,6 +22,7 @@ BODIES = {
     "/api/v1/pause-upgrade": b'{"who": "me"}',
     "/api/v1/resume-upgrade": b'{"who": "me"}',
     "/api/v1/abort-upgrade": b'{"who": "me"}',
+    "/api/v1/rehearse-upgrade": b"",
     "/api/v1/layout": b'{"layout": "all-enabled", "who": "me"}',
     "/api/v1/part": b'{"pod": "a/b", "container": "c", "cores": 5, "memory_bytes": 9, "who": "me"}',
 }

@@ -274,7 +274,7 @@ ORDERS: Final[tuple[Order[Any], ...]] = (
     UNCORDON_GPU,
     PAUSE_UPGRADE,
     RESUME_UPGRADE,
-    ABORT_UPGRADE,
     REHEARSE_UPGRADE,
+    ABORT_UPGRADE,
     SET_PART,
 )

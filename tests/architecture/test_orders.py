@@ -11,7 +11,7 @@ from nodeagent.cli.commands import ROOT as COMMANDS
 from nodeagent.cli.frame.command import Command
 from nodeagent.model import orders
 from nodeagent.model.offering import AllocationMode
-from nodeagent.model.orders import CONFIGURED, CRASH, ORDERS, OrderedMode
+from nodeagent.model.orders import CONFIGURED, CRASH, ORDERS, REHEARSE_UPGRADE, OrderedMode
 
 PACKAGE = Path(orders.__file__).parents[1]
 DECLARED = {id(value): name for name, value in vars(orders).items() if isinstance(value, orders.Order)}
@@ -66,9 +66,10 @@ def test_a_command_offers_what_its_order_takes(command: Command) -> None:
     assert command.summary == order.summary
 
 
-def test_every_order_has_a_command_but_one() -> None:
-    """To crash a component is for tests of the agent itself, and has no command."""
-    assert {id(order) for order in ORDERS} - {id(command.order) for command in OF_ORDERS} == {id(CRASH)}
+def test_every_order_has_a_command_but_two() -> None:
+    """To crash a component is for tests of the agent itself; the plan of an upgrade asks about budgets besides."""
+    without = {id(order) for order in ORDERS} - {id(command.order) for command in OF_ORDERS}
+    assert without == {id(CRASH), id(REHEARSE_UPGRADE)}
 
 
 def test_every_allocation_mode_can_be_chosen() -> None:

@@ -31,7 +31,7 @@ def ask(arguments: argparse.Namespace, path: str, kind: type[T]) -> tuple[AgentC
 
 
 def give(arguments: argparse.Namespace, order: Order[C], command: C) -> str:
-    """Have the agent that the command line asks carry an order out; its report in a sentence."""
+    """Have the agent that the command line asks carry an order out; the report in a sentence."""
     environ = read_environment(arguments)
     return find_agent(load_for_looking(arguments, environ), environ, change=True).give(order, command)
 

@@ -1,7 +1,7 @@
 """The pods that an upgrade of the driver would have leave, and the disruption budgets that keep some of these pods.
 
-Asks about budgets for a person alone: thousands of nodes with an upgrade that is due would ask for nobody otherwise.
-Refuses to ask a pod to leave: the API server rehearses each eviction.
+Asks about budgets when a person wants the plan, and at no other time: an upgrade may be due on thousands of nodes for
+weeks. Refuses to ask a pod to leave: the API server rehearses each eviction.
 """
 
 from collections.abc import Callable, Mapping

@@ -161,7 +161,7 @@ class _Thread(threading.Thread):
 
     @property
     def is_idle(self) -> bool:
-        """Whether every result has reached the loop: two counts, as one mark of two threads would be lost between."""
+        """Whether every result has reached the loop; by two counts, one of each thread, so that no change is lost."""
         return self._announced == self._given
 
     def give(self, call: Callable[[], T], what: str) -> _Job[T]:

@@ -60,7 +60,7 @@ def take_findings(
 ) -> tuple[FaultSession, ...]:
     """The sessions that settled findings open, change or close; a new session has the number 0.
 
-    The act of the session `acting` is under way in this process and ends by itself, whatever a stepped wall clock says.
+    The act of the session `acting` is under way in this process: the wall clock, which may be set, ends no such act.
     """
     sessions = {number: one if number == acting else _expire(one, moment) for number, one in known.items()}
     opened: list[FaultSession] = []

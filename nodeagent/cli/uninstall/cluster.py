@@ -77,7 +77,7 @@ def _list_ours(settings: Settings, node: KubeNode, found: ClusterNode) -> dict[s
 
 
 def _list_paused(settings: Settings, found: ClusterNode) -> Mapping[str, str]:
-    """Labels of clients left paused by a killed agent, for a MIG change or an upgrade, with their earlier values."""
+    """Labels of clients left paused by a killed agent, for a MIG change or an upgrade, with the earlier values."""
     stored = SealedFile(settings.node.state_dir / STORE[0], *STORE[1:]).read()
     try:
         paused = decode_remembered(stored.body).paused if stored.body is not None else {}

@@ -142,9 +142,9 @@ class Acting:
         return []
 
     async def read_settings(self, gpus: Sequence[Gpu]) -> list[Gpu]:
-        """The GPUs with their settings as they are now; as they were last known where the driver does not answer.
+        """The GPUs with the settings of this moment, or the last known settings where the driver does not answer.
 
-        The last list may be from between a reset and the return of its settings, which would be lost for good.
+        The last list may be from between a reset and the return of the settings, whose loss would be for good.
         """
         if not gpus:
             return []

@@ -29,7 +29,7 @@ class Rehearsal(Protocol):
     """The API server's answer to an eviction that is not carried out."""
 
     async def rehearse(self, pod: PodIdentity) -> EvictionAnswer:
-        """What would be answered to the eviction of a pod now."""
+        """The answer to the eviction of a pod now."""
         ...
 
 

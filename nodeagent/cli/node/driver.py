@@ -57,7 +57,7 @@ def _describe_upgrade(upgrade: DriverUpgrade) -> Iterator[str]:
 
 
 def describe_plan(state: UpgradeState) -> Iterator[str]:
-    """The versions, the pods that would leave, the budgets in the way, the obstacles, and the length of the last one."""
+    """The versions, the pods that would leave, the budgets in the way, the obstacles, and the last upgrade's length."""
     yield state.sentence
     yield f"  loaded     {state.loaded or '-'}"
     yield f"  installed  {state.installed or '-'}"

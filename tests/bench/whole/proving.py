@@ -20,7 +20,7 @@ from tests.faults.steps.armed import HASTE, SECONDS
 TURNS = 100
 GPUS, ROOM_BYTES = 8, 4 << 20
 PROVER = b"nodeagent.edge.cuda.prover"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS, STILL_SECONDS = 60.0, 0.1
 SOON_FREE = ("--set", "journal.free_after_seconds=1", "--set", "kubelet.pod_resources_poll_seconds=0.5")
 SETTINGS = {"proof.idle": "quick", "proof.free_seconds": "1", "proof.spread_seconds": "0"}
 
@@ -38,9 +38,10 @@ def measure() -> list[Row]:
         settle(proving, on, devices=GPUS)
         for turn in range(TURNS):
             _wait_proving(cuda)
+            (prover,) = _list_provers(on)
+            _wait_hung(prover)
             if turn % 2:
                 millis["without a proof"] += plain.kubelet.admit(GPUS, 1)
-            (prover,) = _list_provers(on)
             millis["in a proof"] += proving.kubelet.admit(GPUS, 1)
             gone.append(_wait_gone(prover))
             if not turn % 2:
@@ -85,6 +86,20 @@ def _wait_proving(cuda: FakeDriver) -> None:
 def _list_provers(agent: PluginProcess) -> list[Path]:
     places = [Path(f"/proc/{pid}") for pid in agent.family()]
     return [place for place in places if PROVER in (place / "cmdline").read_bytes()]
+
+
+def _wait_hung(prover: Path) -> None:
+    """Until the prover takes no processor any more: what the fake driver computes itself a GPU would compute."""
+    before = -1
+    while (now := _read_ticks(prover)) != before:
+        before = now
+        time.sleep(STILL_SECONDS)
+
+
+def _read_ticks(prover: Path) -> int:
+    """The processor time of a process in ticks, that of its threads included."""
+    fields = (prover / "stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def _wait_gone(prover: Path) -> float:

@@ -29,6 +29,8 @@ from nodeagent.rules.proof.stages import plan_stage
 from nodeagent.rules.upgrade_steps import CONTAINER, Act, Answer
 
 _BASE: Final = (KERNEL_MODULE, UNIFIED_MEMORY_MODULE)
+SOON_SECONDS: Final = 1.0
+"""The pause after the first try of an act; doubled after each further one."""
 ACT_AGAIN_SECONDS: Final = 10.0
 """Between two tries of the same act."""
 
@@ -119,7 +121,7 @@ class UpgradeActs:
         self.has_released = False
         """Whether the driver is let go for an upgrade, and not by a person."""
         self._answer: Answer | None = None
-        self._ended_at = 0.0
+        self._pause_seconds = self._ended_at = 0.0
         self._log = get_logger(component="upgrades")
 
     @property
@@ -134,7 +136,11 @@ class UpgradeActs:
     def is_due(self, act: Act) -> bool:
         """Whether an act may begin now; the same act is not repeated at once."""
         is_other = self._answer is None or self._answer.act is not act
-        return not self.is_busy and (is_other or self._clock.monotonic() - self._ended_at >= ACT_AGAIN_SECONDS)
+        return not self.is_busy and (is_other or self.find_wait() <= 0)
+
+    def find_wait(self) -> float:
+        """Seconds until the last act may be repeated: soon at first, as the kernel takes a moment to end a process."""
+        return self._ended_at + self._pause_seconds - self._clock.monotonic()
 
     async def carry_out(
         self, act: Act, upgrade: DriverUpgrade, settings: DriverUpgradeSettings, note_end: Callable[[], None]
@@ -145,6 +151,8 @@ class UpgradeActs:
         except NodeagentError as error:
             problem = str(error)
         self._log.info("driver_upgrade_act_ended", upgrade=upgrade.number, act=act, problem=problem)
+        is_again = self._answer is not None and self._answer.act is act
+        self._pause_seconds = min(2 * self._pause_seconds, ACT_AGAIN_SECONDS) if is_again else SOON_SECONDS
         self._answer, self._ended_at, self.is_busy = Answer(act=act, problem=problem), self._clock.monotonic(), False
         note_end()
 

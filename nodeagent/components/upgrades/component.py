@@ -113,7 +113,10 @@ class Upgrades:
         """Seconds until something is due without news; `None` where only news count."""
         if self._is_late:
             return RETRY_SECONDS
-        return AGAIN_SECONDS if self._find_open() is not None else self._slots.find_wait()
+        if self._find_open() is None:
+            return self._slots.find_wait()
+        wait = self._acts.find_wait()
+        return wait if 0 < wait < AGAIN_SECONDS else AGAIN_SECONDS
 
     async def pause(self, command: AuthoredCommand) -> str:
         """Hold the upgrade under way before its next step.

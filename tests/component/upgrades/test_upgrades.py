@@ -150,6 +150,19 @@ async def test_modules_in_use_are_named_and_in_the_end_left_alone(clock: FakeClo
     assert not any(one.startswith("install") for one in host.done)
 
 
+async def test_modules_in_use_are_tried_again_soon_at_first_and_then_less_often(clock: FakeClock) -> None:
+    """The kernel takes a moment to end the processes of a pod, and a GPU is wanted again."""
+    host = Host()
+    host.blocker = 1
+    async with World(clock, host).running(2.5) as world:
+        assert (world.upgrade.phase, host.done.count("release")) == (UpgradePhase.UNLOAD, 2)
+        await anyio.sleep(60)
+        assert host.done.count("release") == 9
+        host.blocker = 0
+        await anyio.sleep(10)
+        assert world.upgrade.phase is UpgradePhase.INSTALL
+
+
 async def test_a_driver_that_is_not_let_go_is_told(clock: FakeClock) -> None:
     host = Host()
     host.refuses_release = True

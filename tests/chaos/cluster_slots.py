@@ -25,6 +25,7 @@ class ClusterSlots:
         self._living: dict[str, str] = {}
         """Holders that renew, by Lease."""
         self._suspended_at: float | None = None
+        self._taken = 0
         for name in self.names:
             self._leases[name] = {"metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}"}}
             api.store.note("leases", name, None)
@@ -51,7 +52,9 @@ class ClusterSlots:
         if self._find_holder(name):
             return False
         holder, seconds = f"{node}/boot/1/0", LIVING_SECONDS if is_living else VANISHING_SECONDS
-        self._write(name, spec={"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": node})
+        self._taken += 1
+        renewed = f"2026-01-01T00:00:00.{self._taken:06}Z"
+        self._write(name, spec={"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed})
         if is_living:
             self._living[name] = holder
         return True

@@ -148,11 +148,11 @@ async def reboot_node(machine: Machine, random: Random) -> str:
 
 
 async def pass_week(machine: Machine, random: Random) -> str:
-    """The guard's window is over."""
+    """The guard's window is over, and what the journal keeps of sessions; within a week a slot's time is over as well."""
     node, hours = find_workshop(machine), random.uniform(-12, 12)
     truth = node.workshop.truth
-    if node.workshop.resetting:
-        return "no week passes within a reset"
+    if node.workshop.resetting or node.workshop.list_changed() or node.slots.list_own():
+        return "no week passes within a repair"
     truth.week += 1
     node.workshop.forget_dead(truth.week - WEEKS_KEPT)
     node.set_clock(hours * story.HOUR_SECONDS)

@@ -148,7 +148,7 @@ async def reboot_node(machine: Machine, random: Random) -> str:
 
 
 async def pass_week(machine: Machine, random: Random) -> str:
-    """The guard's window is over, and what the journal keeps of sessions; within a week a slot's time is over as well."""
+    """The guard's window is over, what the journal keeps of sessions, and the time of a slot."""
     node, hours = find_workshop(machine), random.uniform(-12, 12)
     truth = node.workshop.truth
     if node.workshop.resetting or node.workshop.list_changed() or node.slots.list_own():

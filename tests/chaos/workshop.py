@@ -35,6 +35,8 @@ WEEK_SECONDS: Final = 9 * 86400.0
 """So much longer than the guard's, that hours by which a clock is set do not matter."""
 ROOM_BYTES: Final = 4 << 20
 """Of each GPU: little is soon proven."""
+BOOT_SECONDS: Final = 1.0
+"""A program that asks so soon after a boot was begun before it: a new agent has yet to look at its GPUs."""
 HANG_SECONDS: Final = 8.0
 """For longer than the agent waits for a reset."""
 LIMIT_MILLIWATTS: Final = 600_000
@@ -141,6 +143,7 @@ class Workshop:
     def boot(self) -> None:
         """The node starts: what was broken and can be mended is mended, and services set what they always set."""
         self._boots += 1
+        self._booted_at = time.monotonic()
         self.is_reboot_due = False
         place = self._proc / "sys" / "kernel" / "random"
         place.mkdir(parents=True, exist_ok=True)
@@ -260,6 +263,9 @@ class Workshop:
             self.did["reboots requested"] += 1
             self.is_reboot_due = True
             return 0, ""
+        if time.monotonic() - self._booted_at < BOOT_SECONDS:
+            self.did["programs that a reboot ended"] += 1
+            return 1, ""
         gpus = self._find_gpus(words[words.index("-i") + 1])
         if "--gpu-reset" in words:
             return await self._reset(gpus, "bus" if "bus" in words else "reset")

@@ -130,11 +130,6 @@ class UpgradeState(Value, frozen=True):
         return next((one for one in self.upgrades if one.is_open), None)
 
     @property
-    def is_due(self) -> bool:
-        """Whether another version than the loaded one is wanted, and no upgrade is under way."""
-        return self.under_way is None and bool(self.wanted and self.loaded) and self.wanted != self.loaded
-
-    @property
     def last_seconds(self) -> float | None:
         """Length of the newest successful upgrade of the node; `None` before the first."""
         done = (one for one in self.upgrades if one.ending is UpgradeEnding.DONE and one.ended_seconds is not None)

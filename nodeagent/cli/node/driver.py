@@ -25,7 +25,8 @@ def show(arguments: argparse.Namespace, streams: Streams) -> int:
 def plan(arguments: argparse.Namespace, streams: Streams) -> int:
     """The pods touched by an upgrade, and the obstacles."""
     agent, state = ask(arguments, "upgrades", UpgradeState)
-    if state.is_due and state.pods:
+    # What keeps an upgrade back that has not begun is known of one that is due alone.
+    if state.under_way is None and state.obstacles and state.pods:
         try:
             give(arguments, REHEARSE_UPGRADE, NoArguments())
             agent, state = ask(arguments, "upgrades", UpgradeState)

@@ -366,6 +366,7 @@ class Upgrades:
 
     def _publish(self) -> None:
         need, upgrade, upgrades = self._read_need(), self._find_open(), self._list_upgrades()
+        pods = self._leaving.find()
         obstacles = () if upgrade is not None or not need.is_due else self._list_obstacles(need)
         sentence = need.describe()
         if upgrade is not None:
@@ -379,8 +380,8 @@ class Upgrades:
             wanted=need.wanted,
             sentence=sentence,
             obstacles=obstacles if upgrade is None else tuple(filter(None, [self._why])),
-            pods=tuple(self._leaving.find()),
-            budgets=self._leaving.budgets,
+            pods=tuple(pods),
+            budgets=self._leaving.find_budgets(pods),
             upgrades=upgrades,
             closed_gpus=dict.fromkeys((gpu.uuid for gpu in closed), named),
         )

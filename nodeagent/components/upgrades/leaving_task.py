@@ -41,11 +41,10 @@ class LeavingPods:
         self._bus, self._rehearsal, self._note_answer = bus, rehearsal, note_answer
         self._budgets: tuple[Mapping[str, PodIdentity], tuple[str, ...]] = ({}, ())
 
-    @property
-    def budgets(self) -> tuple[str, ...]:
-        """The pods that a budget keeps, each with the budget; empty once other pods have GPUs than in the answer."""
+    def find_budgets(self, pods: Mapping[str, PodIdentity]) -> tuple[str, ...]:
+        """Of these pods those that a budget keeps, each with the budget; empty for other pods than in the answer."""
         asked, budgets = self._budgets
-        return budgets if asked == self.find() else ()
+        return budgets if asked == pods else ()
 
     def find(self) -> Mapping[str, PodIdentity]:
         """The pods by `namespace/name`."""

@@ -195,7 +195,10 @@ class BenchNode:
         module: str = "nodeagent",
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[PluginProcess]:
-        """`nodeagent run`, ended with the block; `programs` come before those of the machine."""
+        """`nodeagent run`, ended with the block; `programs` come before those of the machine.
+
+        Another `module` is the agent with a hand on it, by what its `environment` says.
+        """
         port = find_free_port()
         path = os.pathsep.join([*([str(programs)] if programs else []), os.environ["PATH"]])
         own = {"PATH": path, "HOME": str(self.directory), "TMPDIR": str(self.directory)}

@@ -80,7 +80,7 @@ def test_a_plan_without_an_answer_about_budgets_says_why(run: Run) -> None:
     code, out = run(DUE, "plan", refusal="only root may")
     assert (code, "  kept       the budgets are not known: only root may\n" in out) == (0, True)
     assert "kept" not in run(replace(DUE, pods=()), "plan")[1]
-    assert "kept" not in run(replace(DUE, wanted=OLD), "plan")[1]
+    assert "kept" not in run(replace(DUE, obstacles=()), "plan")[1]
 
 
 def test_a_plan_of_a_node_without_pods_and_upgrades(run: Run) -> None:

@@ -29,6 +29,7 @@ from tests.integration.conftest import MakeAgent
 from tests.integration.host_driver import find_driver, install_driver, make_node
 from tests.integration.test_driver_upgrade import label, wait_said, wait_upgrade
 from tests.integration.test_fractions import GPU
+from tests.unit.edge.host.tree import HostTree
 
 RIGHTS = tuple(CHECKOUT / f"deploy/rbac-{name}.yaml" for name in ("mig", "repairs"))
 DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
@@ -62,7 +63,7 @@ class DriverNode(NamedTuple):
 
     home: Path
     stage: Path
-    host: Path
+    host: HostTree
     old: str
     environment: dict[str, str]
     """By which the library of either version finds its state."""
@@ -72,29 +73,18 @@ class DriverNode(NamedTuple):
         place = self.stage / f"may-{what}"
         place.touch() if is_allowed else place.unlink(missing_ok=True)
 
-    def plug(self, address: str, device: str) -> None:
-        """A function on the PCI bus."""
-        place = self.host / "sys/bus/pci/devices" / address
-        place.mkdir(parents=True)
-        for name, value in (("vendor", "0x10de"), ("class", "0x030200"), ("device", device), ("numa_node", "0")):
-            (place / name).write_text(f"{value}\n")
-
     def boot(self, name: str) -> None:
-        place = self.host / "proc/sys/kernel/random"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "boot_id").write_text(f"{name}\n")
+        self.host.write("proc/sys/kernel/random/boot_id", f"{name}\n")
 
     def open_device(self, device: Path) -> None:
         """A process of the host has the file of a GPU open."""
-        place = self.host / "proc" / str(MONITOR)
-        (place / "fd").mkdir(parents=True)
-        (place / "stat").write_text(f"{MONITOR} (monitor) S 1 1 1 0")
-        (place / "comm").write_text("monitor\n")
-        (place / "cgroup").write_text("0::/system.slice/monitor.service\n")
-        (place / "fd/4").symlink_to(device)
+        self.host.write(f"proc/{MONITOR}/stat", f"{MONITOR} (monitor) S 1 1 1 0")
+        self.host.write(f"proc/{MONITOR}/comm", "monitor\n")
+        self.host.write(f"proc/{MONITOR}/cgroup", "0::/system.slice/monitor.service\n")
+        self.host.link(f"proc/{MONITOR}/fd/4", str(device))
 
     def end_process(self) -> None:
-        shutil.rmtree(self.host / "proc" / str(MONITOR))
+        shutil.rmtree(self.host.proc / str(MONITOR))
 
 
 @pytest.fixture
@@ -102,21 +92,21 @@ def driver_node(node: Cluster) -> Iterator[DriverNode]:
     """A node without a driver, and two versions for its driver's pods to bring."""
     run = node.layout.run
     made = FakeNvml(node.layout.cdi_dirs[1], "dgx-h100")
-    stage, host, old = run / "driver-stage", run / "driver-host", made.profile.driver.version
+    stage, host, old = run / "driver-stage", HostTree(run / "driver-host"), made.profile.driver.version
     found = DriverNode(find_driver(node.layout), stage, host, old, dict(made.environment))
     for version in (found.old, NEW):
         install_driver(found.stage / version, made, version)
-    for place in (found.home, found.host / "sys/module", found.host / "proc/driver", found.host / "proc/1/fd"):
+    for place in (found.home, host.sys / "module", host.proc / "driver", host.proc / "1/fd"):
         place.mkdir(parents=True)
     for seat in made.profile.seats:
-        found.plug(seat.address, f"{seat.model.pci.device_id >> 16:#06x}")
-    (found.host / "proc/1/stat").write_text("1 (init) S 0 1 1 0")
-    (found.host / "proc/self").symlink_to("2")
+        host.add_function(seat.address)
+    host.write("proc/1/stat", "1 (init) S 0 1 1 0")
+    host.link("proc/self", "2")
     found.boot("first")
     yield found
     made.close()
     made.state_path.unlink(missing_ok=True)
-    for place in (found.home, found.stage, found.host):
+    for place in (found.home, stage, host.root):
         shutil.rmtree(place)
 
 
@@ -145,7 +135,7 @@ def daemon_set(node: Cluster, driver_node: DriverNode, make_agent: MakeAgent) ->
 
 
 def render_daemon_set(driver: DriverNode) -> Json:
-    places = {"driver": driver.home, "stage": driver.stage, "host": driver.host}
+    places = {"driver": driver.home, "stage": driver.stage, "host": driver.host.root}
     container = {
         "name": "driver",
         "image": BUSYBOX_IMAGE,
@@ -178,8 +168,8 @@ def use(node: Cluster, driver: DriverNode) -> dict[str, dict[str, Any]]:
     """The settings of an agent that lets the driver's pods bring another driver."""
     return {
         "node": {
-            "proc_dir": str(driver.host / "proc"),
-            "sys_dir": str(driver.host / "sys"),
+            "proc_dir": str(driver.host.proc),
+            "sys_dir": str(driver.host.sys),
         },
         "driver": {
             "root": str(driver.home),

@@ -259,13 +259,13 @@ class Workshop:
                 self.did["programs killed"] += 1
 
     async def _do(self, words: list[str]) -> tuple[int, str]:
+        if time.monotonic() - self._booted_at < BOOT_SECONDS:
+            self.did["programs that a reboot ended"] += 1
+            return 1, ""
         if words[0] == "request-reboot":
             self.did["reboots requested"] += 1
             self.is_reboot_due = True
             return 0, ""
-        if time.monotonic() - self._booted_at < BOOT_SECONDS:
-            self.did["programs that a reboot ended"] += 1
-            return 1, ""
         gpus = self._find_gpus(words[words.index("-i") + 1])
         if "--gpu-reset" in words:
             return await self._reset(gpus, "bus" if "bus" in words else "reset")
